@@ -1,0 +1,58 @@
+//! How a proposal that comes again is recognised without keeping what it said (C9).
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::key::keyed;
+
+/// The key of all digests, derived from the server's link key.
+///
+/// ```
+/// use svc_core::DigestKey;
+/// let key = DigestKey::derive(b"thirty-two random bytes or more, from the settings");
+/// assert_eq!(format!("{key:?}"), "DigestKey");
+/// ```
+#[derive(Clone)]
+pub struct DigestKey(Hmac<Sha256>);
+
+impl DigestKey {
+    /// Derives it from the long-lived key of `SVC_LINK_KEY` (HMAC under a fixed label), so that digests outlive the
+    /// rotation of every other key.
+    pub fn derive(link_key: &[u8]) -> Self {
+        let derived = keyed(link_key).chain_update(b"svc-core/digest/v1").finalize().into_bytes();
+        Self(keyed(&derived))
+    }
+
+    pub(crate) fn digest(&self, canonical: &[u8]) -> Digest {
+        Digest(self.0.clone().chain_update(canonical).finalize().into_bytes().into())
+    }
+}
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DigestKey")
+    }
+}
+
+/// The keyed digest of a proposal's content. Equal digests mean equal content, whatever its notation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The bytes, for a store.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Digest")
+    }
+}

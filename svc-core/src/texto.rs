@@ -1,0 +1,59 @@
+//! What free text may hold (C3), and the words that identify a proposal to its partner.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::error::Codigo;
+
+/// The partner's own id of a proposal: 1 to 128 characters, kept byte for byte.
+///
+/// ```
+/// use svc_core::{Codigo, IdParceiro};
+/// assert_eq!(IdParceiro::new("CONSIG/2026/000003").unwrap().as_str(), "CONSIG/2026/000003");
+/// assert_eq!(IdParceiro::new("  "), Err(Codigo::CampoObrigatorio));
+/// assert_eq!(IdParceiro::new("a\nb"), Err(Codigo::FormatoInvalido));
+/// assert_eq!(IdParceiro::new("x".repeat(129)), Err(Codigo::TamanhoExcedido));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct IdParceiro(String);
+
+impl IdParceiro {
+    /// Most characters (Unicode scalar values).
+    pub const MAX_CHARS: usize = 128;
+
+    /// Checks length and characters (C3).
+    pub fn new(text: impl Into<String>) -> Result<Self, Codigo> {
+        let text = text.into();
+        check(&text, Self::MAX_CHARS)?;
+        Ok(Self(text))
+    }
+
+    /// The text as sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for IdParceiro {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One to `max` characters, none of which controls the terminal or turns the direction of reading.
+pub(crate) fn check(text: &str, max: usize) -> Result<(), Codigo> {
+    if text.trim().is_empty() {
+        return Err(Codigo::CampoObrigatorio);
+    }
+    let is_override = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    if text.chars().any(|c| c.is_control() || is_override(c)) {
+        return Err(Codigo::FormatoInvalido);
+    }
+    // Bytes first: counting characters is only needed where it can matter.
+    if text.len() > max && text.chars().count() > max {
+        return Err(Codigo::TamanhoExcedido);
+    }
+    Ok(())
+}

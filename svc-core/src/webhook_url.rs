@@ -1,0 +1,143 @@
+//! The address that receives a partner's notifications (C3, C4, C31).
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Serialize, Serializer};
+use url::{Host, Url};
+
+use crate::error::Codigo;
+use crate::policy::{Perfil, Policy};
+
+/// An absolute http or https URL with a host, without user, password or fragment, at most 2,048 bytes; kept byte for
+/// byte. `Debug` hides the query, which partners use for keys.
+///
+/// ```
+/// use svc_core::{Codigo, Perfil, Policy, WebhookUrl};
+/// let url = WebhookUrl::parse("https://parceiro.example.com/webhooks?k=1").unwrap();
+/// assert_eq!(url.as_str(), "https://parceiro.example.com/webhooks?k=1");
+/// assert_eq!(format!("{url:?}"), r#"WebhookUrl("https://parceiro.example.com/…")"#);
+///
+/// for bad in ["parceiro.example.com", "https://a:b@example.com/", "https:example.com", "https://example.com/#x"] {
+///     assert_eq!(WebhookUrl::parse(bad), Err(Codigo::UrlInvalida), "{bad}");
+/// }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookUrl {
+    text: String,
+    host: Kind,
+}
+
+/// What the policy asks of a host, kept from the one time it is parsed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An address, as HTTP clients read it.
+    Literal(IpAddr),
+    /// RFC 6761: `localhost` and `*.localhost` are this machine, whatever a resolver says.
+    Localhost,
+    /// A name, judged when it is resolved.
+    Name,
+}
+
+impl WebhookUrl {
+    /// Most bytes.
+    pub const MAX_BYTES: usize = 2_048;
+
+    /// Checks the shape; where the address may lie is the [`Policy`]'s question, see [`host_allowed`](Self::host_allowed).
+    ///
+    /// [`Codigo::TamanhoExcedido`] over 2,048 bytes, else [`Codigo::UrlInvalida`].
+    pub fn parse(text: impl Into<String>) -> Result<Self, Codigo> {
+        let text = text.into();
+        if text.len() > Self::MAX_BYTES {
+            return Err(Codigo::TamanhoExcedido);
+        }
+        if !is_plain(&text) {
+            return Err(Codigo::UrlInvalida);
+        }
+        let url = Url::parse(&text).map_err(|_| Codigo::UrlInvalida)?;
+        let host = match url.host().ok_or(Codigo::UrlInvalida)? {
+            Host::Ipv4(v4) => Kind::Literal(IpAddr::V4(v4)),
+            Host::Ipv6(v6) => Kind::Literal(IpAddr::V6(v6)),
+            Host::Domain(name) if is_localhost(name) => Kind::Localhost,
+            Host::Domain(_) => Kind::Name,
+        };
+        Ok(Self { text, host })
+    }
+
+    /// The text as sent.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the scheme is https.
+    pub fn is_https(&self) -> bool {
+        self.text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+    }
+
+    /// Whether a literal address in it may be reached (C31). A name is judged when it is resolved, before connecting.
+    ///
+    /// ```
+    /// use svc_core::{IpRange, Policy, WebhookUrl};
+    /// let policy = Policy::default();
+    /// let local = WebhookUrl::parse("http://0x7f.1:9000/").unwrap(); // 127.0.0.1, as HTTP clients read it
+    /// assert!(!local.host_allowed(&policy));
+    /// assert!(local.host_allowed(&policy.open(IpRange::parse("127.0.0.0/8").unwrap())));
+    /// ```
+    pub fn host_allowed(&self, policy: &Policy) -> bool {
+        match self.host {
+            Kind::Literal(address) => policy.may_reach(address),
+            Kind::Localhost | Kind::Name => true,
+        }
+    }
+
+    /// What the policy makes of it. An aviso speaks of another deployment, whose opened ranges are not known here.
+    pub(crate) fn standing(&self, policy: &Policy) -> Standing {
+        if !self.host_allowed(policy) {
+            return Standing::Refused;
+        }
+        let public = policy.perfil() == Perfil::Producao || self.host_allowed(&Policy::default());
+        let remote = public && self.host != Kind::Localhost;
+        if remote && self.is_https() { Standing::Good } else { Standing::TestOnly }
+    }
+}
+
+/// How a policy stands to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No profile sends there.
+    Refused,
+    /// `homologacao` does, `producao` would not (C4).
+    TestOnly,
+    Good,
+}
+
+impl Serialize for WebhookUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl fmt::Debug for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = Url::parse(&self.text).map(|url| url.origin().ascii_serialization());
+        write!(f, "WebhookUrl(\"{}/…\")", host.as_deref().unwrap_or_default())
+    }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+/// Refuses what URL parsers forgive: blanks and controls, backslashes, a missing `//` or host, `@`, fragments.
+fn is_plain(text: &str) -> bool {
+    if text.bytes().any(|byte| byte <= b' ' || matches!(byte, 0x7F | b'\\' | b'#')) {
+        return false;
+    }
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"))
+        && !authority.is_empty()
+        && !authority.starts_with(':')
+        && !authority.contains('@')
+}
