@@ -1,0 +1,82 @@
+//! Everything that a server is told before it starts.
+
+use svc_core::{IpRange, Perfil, Policy, Schedule};
+
+use crate::auth::ServerKey;
+use crate::partners::Partners;
+use crate::seams::{Clock, NoRandomness, Random};
+use crate::sender::Sender;
+
+/// Most connections at a time (C38).
+pub const DEFAULT_MAX_CONNECTIONS: usize = 4_096;
+/// Most requests in flight (C38).
+pub const DEFAULT_MAX_IN_FLIGHT: usize = 512;
+/// Most proposals of the store in memory (C38).
+pub const DEFAULT_MAX_PROPOSALS: usize = 1_000_000;
+
+/// The settings of a server, and the seams where tests take hold of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Profile, rules, open ranges.
+    pub policy: Policy,
+    /// Where customers reach the server; `None` is `http://` and the listener's address (C21).
+    pub base_url: Option<String>,
+    /// Who may call it.
+    pub partners: Partners,
+    /// Signs access tokens.
+    pub token_key: ServerKey,
+    /// Signed them before.
+    pub previous_token_key: Option<ServerKey>,
+    /// Links and digests are derived from it; it should never change.
+    pub link_key: ServerKey,
+    /// How customers are told.
+    pub sender: Sender,
+    /// When a webhook is tried again.
+    pub schedule: Schedule,
+    /// Most connections at a time.
+    pub max_connections: usize,
+    /// Most requests in flight.
+    pub max_in_flight: usize,
+    /// Most proposals of the store in memory.
+    pub max_proposals: usize,
+    /// The wall clock.
+    pub clock: Clock,
+    /// The source of ids.
+    pub random: Random,
+}
+
+impl Config {
+    /// A test server (`homologacao`) for these partners: fresh keys, the `log` sender, webhooks to this machine allowed.
+    ///
+    /// ```
+    /// use svc_server::{Config, Partners};
+    /// let config = Config::homologacao(Partners::demonstration()).unwrap();
+    /// assert_eq!(config.max_in_flight, svc_server::DEFAULT_MAX_IN_FLIGHT);
+    /// assert!(config.policy.may_reach("127.0.0.1".parse().unwrap()));
+    /// assert!(!config.policy.may_reach("10.0.0.1".parse().unwrap()));
+    /// ```
+    pub fn homologacao(partners: Partners) -> Result<Self, NoRandomness> {
+        let random = Random::system();
+        Ok(Self {
+            policy: loopback().into_iter().fold(Policy::new(Perfil::Homologacao), Policy::open),
+            base_url: None,
+            partners,
+            token_key: ServerKey::fresh(&random)?,
+            previous_token_key: None,
+            link_key: ServerKey::fresh(&random)?,
+            sender: Sender::Log,
+            schedule: Schedule::HOMOLOGACAO,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            max_in_flight: DEFAULT_MAX_IN_FLIGHT,
+            max_proposals: DEFAULT_MAX_PROPOSALS,
+            clock: Clock::system(),
+            random,
+        })
+    }
+}
+
+/// The addresses of this machine.
+pub(crate) fn loopback() -> [IpRange; 2] {
+    ["127.0.0.0/8", "::1/128"].map(|range| IpRange::parse(range).expect("constants of this line"))
+}

@@ -1,0 +1,50 @@
+//! Reference server of the Loan Proposal Partner Service.
+//!
+//! A partner logs in and posts a loan proposal; the end customer gets a link and accepts or refuses; the partner is told by
+//! a signed webhook. The rules are [`svc_core`]'s; this crate adds HTTP, access tokens, a store, the customer's page and
+//! the task that delivers webhooks. The program reads settings and binds; [`run`] is all the rest, for whoever wants the
+//! server inside a program of their own:
+//!
+//! ```no_run
+//! # async fn example() -> std::io::Result<()> {
+//! use svc_server::{Config, Partners, run};
+//!
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! let config = Config::homologacao(Partners::demonstration()).expect("random numbers");
+//! run(listener, config, std::future::pending()).await
+//! # }
+//! ```
+//!
+//! Numbers such as C12 name decisions; see [`svc_core::decisions`].
+//!
+//! # What is absent
+//!
+//! TLS and HTTP/2, which belong to a proxy in front.
+
+mod seams;
+pub use seams::{Clock, NoRandomness, Random};
+
+mod auth;
+mod partners;
+pub use auth::{MIN_KEY_BYTES, ServerKey, ShortKey};
+pub use partners::{DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, DEMO_WEBHOOK_SECRET, Partner, Partners, PartnersError};
+
+mod config;
+mod sender;
+pub use config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS};
+pub use sender::Sender;
+
+mod settings;
+pub use settings::{BadSetting, LogFormat, SETTINGS, Setting, Settings};
+
+mod server;
+pub use server::run;
+
+mod confirmar;
+mod deliver;
+mod link;
+mod page;
+mod reply;
+mod request;
+mod routes;
+mod store;

@@ -1,0 +1,198 @@
+//! The customer's page (C17): what a proposal says, as a person reads it.
+
+use askama::Template;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use rust_decimal::{Decimal, RoundingStrategy};
+use sha2::{Digest, Sha256};
+use svc_core::{Data, Proposta, Status, today_in_brasilia};
+
+use crate::reply::{Reply, html};
+
+/// Makes pages, all behind one policy.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    csp: HeaderValue,
+}
+
+impl Pages {
+    pub(crate) fn new() -> Self {
+        let csp = format!(
+            "default-src 'none'; style-src 'sha256-{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+            STANDARD.encode(Sha256::digest(STYLE))
+        );
+        Self { csp: HeaderValue::try_from(csp).expect("ASCII without controls") }
+    }
+
+    /// The offer, with its two buttons.
+    pub(crate) fn offer(&self, proposta: &Proposta, creditor: &str, chave: Option<&str>) -> Reply {
+        let action = match chave {
+            Some(chave) => format!("/confirmar/{}?chave={}", proposta.id(), encode(chave)),
+            None => format!("/confirmar/{}", proposta.id()),
+        };
+        let offer = proposta.dados().map(|_| Offer::of(proposta));
+        self.page(StatusCode::OK, Page { offer, action, ..Page::titled("Proposta de empréstimo", creditor) })
+    }
+
+    /// The answer that stands.
+    pub(crate) fn answered(&self, proposta: &Proposta, creditor: &str) -> Reply {
+        self.page(StatusCode::OK, Page { result: result(proposta), ..Page::titled("Resposta registrada", creditor) })
+    }
+
+    /// The answer that stands, to someone who gave another.
+    pub(crate) fn conflict(&self, proposta: &Proposta, creditor: &str) -> Reply {
+        let note = Some("A outra escolha não muda mais a resposta.");
+        let page = Page { result: result(proposta), note, ..Page::titled("Proposta já respondida", creditor) };
+        self.page(StatusCode::CONFLICT, page)
+    }
+
+    /// Nothing stands behind the link.
+    pub(crate) fn not_found(&self) -> Reply {
+        let note = Some("Confira se o endereço está completo, como veio na mensagem.");
+        self.page(StatusCode::NOT_FOUND, Page { note, ..Page::titled("Proposta não encontrada", "") })
+    }
+
+    fn page(&self, status: StatusCode, page: Page<'_>) -> Reply {
+        html(status, page.render().expect("a template over text, written to memory"), &self.csp)
+    }
+}
+
+const STYLE: &str = include_str!("page.css");
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'p> {
+    style: &'static str,
+    title: &'p str,
+    creditor: &'p str,
+    offer: Option<Offer>,
+    action: String,
+    result: Option<String>,
+    note: Option<&'static str>,
+}
+
+impl<'p> Page<'p> {
+    fn titled(title: &'p str, creditor: &'p str) -> Self {
+        Self { style: STYLE, title, creditor, offer: None, action: String::new(), result: None, note: None }
+    }
+}
+
+/// The rows of the offer, formatted; an absent figure reads "não informado".
+struct Offer {
+    first_name: String,
+    cpf: String,
+    rows: Vec<(&'static str, String)>,
+}
+
+impl Offer {
+    fn of(proposta: &Proposta) -> Self {
+        let Some(dados) = proposta.dados() else {
+            return Self { first_name: String::new(), cpf: String::new(), rows: Vec::new() };
+        };
+        let valores = dados.simulacao.valores.clone().unwrap_or_default();
+        let taxas = dados.simulacao.taxas.clone().unwrap_or_default();
+        let prazos = dados.simulacao.prazos.clone().unwrap_or_default();
+        let parcela = valores.parcela.map(|parcela| parcela.decimal());
+        let parcelas = match (prazos.total_parcelas.map(|n| n.get()), parcela) {
+            (Some(1), Some(valor)) => Some(format!("1 parcela de {}", reais(valor))),
+            (Some(n), Some(valor)) => Some(format!("{n}x de {}", reais(valor))),
+            (Some(n), None) => Some(format!("{n} parcelas")),
+            (None, valor) => valor.map(reais),
+        };
+        let rows = [
+            ("Custo total (CET) ao ano", taxas.cet_aa.map(|taxa| rate(taxa.decimal(), "a.a."))),
+            ("Custo total (CET) ao mês", taxas.cet_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
+            ("Juros ao mês", taxas.nominal_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
+            ("Valor solicitado", valores.solicitado.map(|valor| reais(valor.decimal()))),
+            ("IOF", valores.iof.map(|valor| reais(valor.decimal()))),
+            ("Valor financiado", valores.principal.map(|valor| reais(valor.decimal()))),
+            ("Você recebe", valores.liquido.map(|valor| reais(valor.decimal()))),
+            ("Parcelas", parcelas),
+            ("Primeiro vencimento", prazos.primeiro_vencimento.map(day)),
+            ("Último vencimento", prazos.ultimo_vencimento.map(day)),
+            ("Total a pagar", valores.bruto.map(|valor| reais(valor.decimal()))),
+        ];
+        Self {
+            first_name: dados.cliente.nome.first().to_owned(),
+            cpf: dados.cliente.cpf.masked(),
+            rows: rows.map(|(name, value)| (name, value.unwrap_or_else(|| "não informado".to_owned()))).to_vec(),
+        }
+    }
+}
+
+fn result(proposta: &Proposta) -> Option<String> {
+    let at = proposta.respondida_em()?;
+    let verb = match proposta.status() {
+        Status::AguardandoResposta => return None,
+        Status::Aceito => "aceitou",
+        Status::Recusado => "recusou",
+    };
+    let local = at - chrono::TimeDelta::hours(3);
+    Some(format!(
+        "Você {verb} a proposta em {} às {}.",
+        today_in_brasilia(at).format("%d/%m/%Y"),
+        local.format("%H:%M")
+    ))
+}
+
+/// `R$ 1.234,56`, with a no-break space; halves of a cent round away from zero.
+fn reais(value: Decimal) -> String {
+    let cents = format!("{:.2}", value.round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero));
+    let (whole, cents) = cents.split_once('.').unwrap_or((&cents, "00"));
+    format!("R$\u{a0}{},{cents}", thousands(whole))
+}
+
+/// `1,99% a.m.`, with at least two decimals and no more than were given.
+fn rate(percent: Decimal, period: &str) -> String {
+    let text = format!("{percent:.*}", usize::try_from(percent.scale().max(2)).unwrap_or(2));
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, "00"));
+    format!("{},{fraction}% {period}", thousands(whole))
+}
+
+/// Points between groups of three digits.
+fn thousands(digits: &str) -> String {
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push('.');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `dd/mm/aaaa`.
+fn day(data: Data) -> String {
+    data.date().format("%d/%m/%Y").to_string()
+}
+
+fn encode(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::from_scientific(text).or_else(|_| text.parse()).unwrap()
+    }
+
+    #[test]
+    fn numbers_as_c17_writes_them() {
+        for (value, text) in [
+            ("1e3", "R$\u{a0}1.000,00"),
+            ("1000.10", "R$\u{a0}1.000,10"),
+            ("999999.995", "R$\u{a0}1.000.000,00"),
+            ("0.01", "R$\u{a0}0,01"),
+            ("123", "R$\u{a0}123,00"),
+        ] {
+            assert_eq!(reais(decimal(value)), text);
+        }
+        assert_eq!(rate(decimal("57.48"), "a.a."), "57,48% a.a.");
+        assert_eq!(rate(decimal("2"), "a.m."), "2,00% a.m.");
+        assert_eq!(rate(decimal("1234.567"), "a.a."), "1.234,567% a.a.");
+    }
+}

@@ -1,0 +1,221 @@
+//! What a request says: its body within its limits, its form fields, what its sender accepts, and who sends it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, USER_AGENT};
+
+use crate::reply::{Problem, X_REQUEST_ID};
+
+/// Most bytes of a body (C18).
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024;
+/// A body must come within this time (C38).
+const BODY_DEADLINE: Duration = Duration::from_secs(10);
+/// Longest id of a request that is taken from its sender (C18).
+const MAX_REQUEST_ID: usize = 64;
+
+/// Reads a body, no further than its limit and no longer than its deadline.
+pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem> {
+    let declared =
+        headers.get(hyper::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
+        return Err(Problem::BodyTooLarge);
+    }
+    match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::BodyTooLarge),
+        // The connection broke: nobody reads the answer.
+        Ok(Err(_)) | Err(_) => Err(Problem::Timeout),
+    }
+}
+
+/// The type of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyType {
+    Json,
+    Form,
+}
+
+/// Reads the `Content-Type`; an absent one is JSON, and JSON is UTF-8 (C18).
+pub(crate) fn body_type(headers: &HeaderMap) -> Result<BodyType, Problem> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let Some(value) = values.next() else { return Ok(BodyType::Json) };
+    if values.next().is_some() {
+        return Err(Problem::ContentType);
+    }
+    let value = value.to_str().map_err(|_| Problem::ContentType)?;
+    let mut parts = value.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let utf8 = parts.filter(|part| !part.is_empty()).all(|part| {
+        let part = part.replace('"', "");
+        part.eq_ignore_ascii_case("charset=utf-8")
+    });
+    match essence {
+        _ if !utf8 => Err(Problem::ContentType),
+        _ if essence.eq_ignore_ascii_case("application/json") => Ok(BodyType::Json),
+        _ if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") => Ok(BodyType::Form),
+        _ => Err(Problem::ContentType),
+    }
+}
+
+/// What the sender would rather have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepts {
+    /// It names `text/html`: a browser, where curl's `*/*` is none.
+    pub(crate) html: bool,
+    /// And likes it no less than JSON.
+    pub(crate) prefers_html: bool,
+}
+
+/// Reads `Accept` (RFC 9110, 12.5.1).
+pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
+    let (mut html, mut json) = (0.0_f32, 0.0_f32);
+    for range in
+        headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+    {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let quality = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let quality = quality.map_or(1.0_f32, |quality| quality.parse().unwrap_or(0.0)).clamp(0.0, 1.0);
+        match name.as_str() {
+            "text/html" => html = html.max(quality),
+            "application/json" | "application/*" | "*/*" => json = json.max(quality),
+            _ => {}
+        }
+    }
+    Accepts { html: html > 0.0, prefers_html: html > 0.0 && html >= json }
+}
+
+/// Whether this fetch is a preview of the link and not a person's: an agent that draws previews, or a browser that looks
+/// ahead (C14).
+pub(crate) fn is_preview(headers: &HeaderMap) -> bool {
+    let says = |name: &str, word: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.into_iter().any(|value| value.to_ascii_lowercase().contains(word))
+    };
+    is_preview_agent(headers)
+        || says("sec-purpose", "prefetch")
+        || says("purpose", "prefetch")
+        || says("x-moz", "prefetch")
+        || says("x-purpose", "preview")
+}
+
+/// Whether a preview agent sends this: it always gets a page.
+pub(crate) fn is_preview_agent(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    PREVIEW_AGENTS.iter().any(|name| agent.contains(name))
+}
+
+/// The agents of C14.
+const PREVIEW_AGENTS: [&str; 11] = [
+    "WhatsApp/",
+    "facebookexternalhit",
+    "Facebot",
+    "TelegramBot",
+    "Twitterbot",
+    "Slackbot",
+    "Discordbot",
+    "LinkedInBot",
+    "SkypeUriPreview",
+    "Googlebot",
+    "bingbot",
+];
+
+/// The caller's request id, if it is one.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(X_REQUEST_ID)?.to_str().ok()?;
+    let fits = (1..=MAX_REQUEST_ID).contains(&id.len());
+    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    (fits && plain).then_some(id)
+}
+
+/// The one value of a field in a query or a form; `Err` where it comes twice.
+pub(crate) fn field(pairs: &str, name: &str) -> Result<Option<String>, Twice> {
+    let mut values = url::form_urlencoded::parse(pairs.as_bytes()).filter(|(key, _)| key == name);
+    let first = values.next().map(|(_, value)| value.into_owned());
+    if values.next().is_some() { Err(Twice) } else { Ok(first) }
+}
+
+/// A field that comes twice has no value.
+#[derive(Debug)]
+pub(crate) struct Twice;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_browser_gets_a_page_and_curl_gets_json() {
+        for (accept, html, prefers) in [
+            ("*/*", false, false),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true, true),
+            ("application/json", false, false),
+            ("text/html;q=0, */*", false, false),
+            ("text/html;q=0.5, application/json", true, false),
+            ("TEXT/HTML; q=0.5, application/json;q=0.5", true, true),
+            ("text/*", false, false),
+            ("text/html;q=x", false, false),
+        ] {
+            let expected = Accepts { html, prefers_html: prefers };
+            assert_eq!(accepts(&headers(&[("accept", accept)])), expected, "{accept}");
+        }
+        assert!(!accepts(&HeaderMap::new()).html);
+    }
+
+    #[test]
+    fn f25_previews_are_known_by_agent_and_by_header() {
+        for (name, value) in [
+            ("user-agent", "WhatsApp/2.23.20.0"),
+            ("user-agent", "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)"),
+            ("user-agent", "Mozilla/5.0 (compatible; Googlebot/2.1)"),
+            ("sec-purpose", "prefetch;prerender"),
+            ("purpose", "prefetch"),
+            ("x-moz", "prefetch"),
+            ("x-purpose", "preview"),
+        ] {
+            assert!(is_preview(&headers(&[(name, value)])), "{value}");
+        }
+        assert!(!is_preview(&headers(&[("user-agent", "curl/8.5.0"), ("purpose", "navigate")])));
+    }
+
+    #[test]
+    fn content_types_of_c18() {
+        for (value, expected) in [
+            ("application/json", Some(BodyType::Json)),
+            ("Application/JSON; charset=UTF-8", Some(BodyType::Json)),
+            ("application/json;charset=\"utf-8\"", Some(BodyType::Json)),
+            ("application/x-www-form-urlencoded", Some(BodyType::Form)),
+            ("application/json; charset=latin1", None),
+            ("text/plain", None),
+            ("application/jsonx", None),
+            ("", None),
+        ] {
+            assert_eq!(body_type(&headers(&[("content-type", value)])).ok(), expected, "{value}");
+        }
+        assert_eq!(body_type(&HeaderMap::new()).ok(), Some(BodyType::Json));
+    }
+
+    #[test]
+    fn a_request_id_is_taken_only_when_it_is_harmless() {
+        for (value, taken) in [("a-B_9.", true), ("", false), ("a b", false), ("<script>", false)] {
+            assert_eq!(request_id(&headers(&[("x-request-id", value)])).is_some(), taken, "{value}");
+        }
+        let long: &'static str = Box::leak("x".repeat(65).into_boxed_str());
+        assert_eq!(request_id(&headers(&[("x-request-id", long)])), None);
+        assert!(request_id(&headers(&[("x-request-id", &long[1..])])).is_some());
+    }
+
+    #[test]
+    fn a_field_has_one_value_or_none() {
+        assert_eq!(field("a=1&acao=aceitar", "acao").unwrap().as_deref(), Some("aceitar"));
+        assert_eq!(field("acao=%61ceitar", "acao").unwrap().as_deref(), Some("aceitar"));
+        assert_eq!(field("a=1", "acao").unwrap(), None);
+        assert!(field("acao=aceitar&acao=aceitar", "acao").is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! The server's life: accept, serve, drain (C38). Owns the delivery task.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+use crate::config::Config;
+use crate::deliver::Deliverer;
+use crate::routes::App;
+
+/// A header block must come within this time; the same timer ends an idle connection (C38).
+const HEADER_DEADLINE: Duration = Duration::from_secs(20);
+/// Largest header block (C38).
+const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Connections that are not done by then are cut at the end.
+const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
+/// After an accept that failed for lack of resources.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves on a bound listener until `shutdown` completes, then stops accepting, lets requests and attempts end, and
+/// returns.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use svc_server::{Config, Partners, run};
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let config = Config::homologacao(Partners::demonstration()).unwrap();
+/// run(listener, config, std::future::ready(())).await?; // told to stop at once
+/// # std::io::Result::Ok(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// Only the listener's address can fail to be read, before the first request. Nothing that a client does ends a server.
+pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let base_url = match &config.base_url {
+        Some(base_url) => base_url.clone(),
+        None => format!("http://{}", listener.local_addr()?),
+    };
+    let connections = Arc::new(Semaphore::new(config.max_connections));
+    let app = Arc::new(App::new(config, &base_url));
+    let (stop, stopped) = watch::channel(());
+    let deliverer = tokio::spawn(Deliverer::new(Arc::clone(&app)).run(closed(stopped)));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        // At the cap the listener pauses: what comes waits in the operating system's queue.
+        let accepted = async {
+            let permit = Arc::clone(&connections).acquire_owned().await.expect("never closed");
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = accepted => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = graceful.watch(connection(stream, Arc::clone(&app)));
+                tokio::spawn(async move {
+                    // A broken connection is the client's affair.
+                    let _ = connection.await;
+                    drop(permit);
+                });
+            }
+            Err(error) if is_connection_error(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    drop(stop);
+    if tokio::time::timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections cut off at the end");
+    }
+    if deliverer.await.is_err() {
+        tracing::error!("the delivery task had failed");
+    }
+    Ok(())
+}
+
+/// One connection, HTTP/1.1 only: TLS and HTTP/2 belong to the proxy in front.
+fn connection(stream: TcpStream, app: Arc<App>) -> impl GracefulConnection<Error = hyper::Error> {
+    let service = service_fn(move |request| {
+        let app = Arc::clone(&app);
+        async move { Ok::<_, Infallible>(app.handle(request).await) }
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_DEADLINE)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service)
+}
+
+/// Faults of one connection; anything else is the machine's, and passes.
+fn is_connection_error(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Completes when the sender is gone.
+async fn closed(mut channel: watch::Receiver<()>) {
+    while channel.changed().await.is_ok() {}
+}

@@ -1,0 +1,208 @@
+//! A server of its own for each test, and a receiver of webhooks.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Value, json};
+use svc_core::{Perfil, Policy};
+use svc_server::{Clock, Config, DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, Partners, Sender, run};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub(crate) const WALKTHROUGH: &str = include_str!("../../../svc-core/tests/proposals/valid/walkthrough.json");
+pub(crate) const TYPICAL: &str = include_str!("../../../svc-core/tests/proposals/valid/02_tipica_12x.json");
+
+/// Another partner beside the demonstration's, whose client secret is `outro-segredo`.
+const TWO_PARTNERS: &str = r#"[
+    {"client_id": "parceiro-demo", "webhook_secrets": ["whsec_c2VncmVkby1kZS1kZW1vbnN0cmFjYW8tc3Zj"],
+     "client_secret_sha256": "DEMO", "creditor_name": "Credora <Um>"},
+    {"client_id": "outro", "webhook_secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+     "client_secret_sha256": "OUTRO", "creditor_name": "Credora Dois"}
+]"#;
+
+pub(crate) fn two_partners() -> Partners {
+    let digest = |secret: &str| {
+        use sha2::{Digest, Sha256};
+        Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let file = TWO_PARTNERS.replace("DEMO", &digest(DEMO_CLIENT_SECRET)).replace("OUTRO", &digest("outro-segredo"));
+    Partners::from_json(file.as_bytes()).unwrap()
+}
+
+/// A clock that stands still until it is moved.
+#[derive(Clone)]
+pub(crate) struct TestClock(Arc<Mutex<DateTime<Utc>>>);
+
+impl TestClock {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new("2026-11-27T20:31:44.123Z".parse().unwrap())))
+    }
+
+    pub(crate) fn advance(&self, seconds: i64) {
+        *self.0.lock().unwrap() += TimeDelta::seconds(seconds);
+    }
+
+    fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.0);
+        Clock::from_fn(move || *now.lock().unwrap())
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) base: String,
+    pub(crate) clock: TestClock,
+    pub(crate) http: reqwest::Client,
+    /// The customers' links, as they were sent.
+    pub(crate) links: UnboundedReceiver<String>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    pub(crate) async fn producao() -> Self {
+        Self::with(|config| config.policy = Policy::new(Perfil::Producao)).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let (clock, (sender, links)) = (TestClock::new(), unbounded_channel());
+        let mut config = Config::homologacao(two_partners()).unwrap();
+        config.clock = clock.clock();
+        config.sender = Sender::Channel(sender);
+        change(&mut config);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(run(listener, config, async { drop(stopped.await) }));
+        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        Self { base, clock, http, links, stop, task }
+    }
+
+    /// Asks the server to stop, and waits until it has.
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        drop(self.http);
+        self.task.await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn token(&self) -> String {
+        self.token_of(DEMO_CLIENT_ID, DEMO_CLIENT_SECRET).await
+    }
+
+    pub(crate) async fn token_of(&self, client_id: &str, client_secret: &str) -> String {
+        let (status, body) = self.login(client_id, client_secret).await;
+        assert_eq!(status, 200, "{body}");
+        body["access_token"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn login(&self, client_id: &str, client_secret: &str) -> (u16, Value) {
+        let body = json!({"client_id": client_id, "client_secret": client_secret}).to_string();
+        let answer = self.http.post(format!("{}/v1/login", self.base)).header("content-type", "application/json");
+        read(answer.body(body)).await
+    }
+
+    pub(crate) fn post_proposta(&self, token: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+        let request = self.http.post(format!("{}/v1/propostas", self.base)).bearer_auth(token);
+        request.header("content-type", "application/json").body(body)
+    }
+
+    /// Creates a proposal whose webhook goes to this address, and gives its id.
+    pub(crate) async fn create(&self, webhook_url: &str) -> String {
+        let body = WALKTHROUGH.replace("https://parceiro.example.com/webhooks/svc", webhook_url);
+        let (status, body) = read(self.post_proposta(&self.token().await, body)).await;
+        assert_eq!(status, 200, "{body}");
+        assert_eq!(body["status"], "proposta_recebida_e_notificacao_enviada");
+        body["id_proposta_svc"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http.get(format!("{}{path}", self.base))
+    }
+}
+
+/// Status and JSON body of an answer.
+pub(crate) async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or(Value::Null))
+}
+
+/// One delivery as it came: the header pairs in lower case, and the raw body.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) head: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(header, _)| header == name);
+        &found.unwrap_or_else(|| panic!("no {name} in {:?}", self.headers)).1
+    }
+}
+
+/// Listens for webhooks and answers each as the script says, the last line for all that follow.
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    deliveries: UnboundedReceiver<Received>,
+}
+
+impl Receiver {
+    pub(crate) async fn answering(script: &'static [&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/webhook?chave=x", listener.local_addr().unwrap());
+        let (sender, deliveries) = unbounded_channel();
+        tokio::spawn(async move {
+            let mut answers = script.iter().chain(std::iter::repeat(script.last().unwrap()));
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = BufReader::new(stream);
+                let Some(received) = read_request(&mut stream).await else { continue };
+                let answer = format!("{}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", answers.next().unwrap());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                if sender.send(received).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { url, deliveries }
+    }
+
+    pub(crate) async fn next(&mut self) -> Received {
+        within(self.deliveries.recv()).await.unwrap()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deliveries.is_empty()
+    }
+}
+
+async fn read_request(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<Received> {
+    let (mut head, mut headers, mut line) = (String::new(), Vec::new(), String::new());
+    stream.read_line(&mut head).await.ok().filter(|read| *read > 0)?;
+    loop {
+        line.clear();
+        stream.read_line(&mut line).await.ok()?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.to_owned())),
+            None => break,
+        }
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    Some(Received { head: head.trim_end().to_owned(), headers, body })
+}
+
+/// Guards a test against waiting for what never comes; no test passes by it.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_secs(20), future).await.expect("it never came")
+}
