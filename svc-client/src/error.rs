@@ -1,0 +1,227 @@
+//! One error for all calls: what kind, what the server said, and what became of the proposal.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Deserialize;
+use svc_core::Invalid;
+
+/// The result of a call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A call that did not succeed. Its text is one line, without secrets, tokens or anybody's data.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    outcome: Outcome,
+    status: Option<StatusCode>,
+    code: Option<String>,
+    request_id: Option<String>,
+    violations: Vec<Violation>,
+    raw_body: Bytes,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting of the client, or a proposal that no server would take: nothing was sent.
+    Config,
+    /// The credentials were refused.
+    Login,
+    /// No connection.
+    Connect,
+    /// A deadline passed.
+    Timeout,
+    /// The connection broke.
+    Transport,
+    /// The server answered with an error.
+    Api,
+    /// The server accepted, and its answer cannot be read.
+    Decode,
+}
+
+/// What became of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It never reached the server.
+    NotSent,
+    /// The server refused it: nothing changed there.
+    Rejected,
+    /// It may or may not have had its effect. Post the same id again, never a new one.
+    Unknown,
+    /// It had its effect.
+    Accepted,
+}
+
+/// One thing wrong with a proposal, by this client's checks or by the server's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Violation {
+    /// JSON pointer to the field; empty for the whole body.
+    #[serde(rename = "propriedade")]
+    pub pointer: String,
+    /// A code such as `formato_invalido`.
+    #[serde(rename = "codigo")]
+    pub code: String,
+    /// The consistency rule, `R1` to `R9`, if it is one.
+    #[serde(rename = "regra", default)]
+    pub rule: Option<String>,
+    /// A sentence for a person, in Portuguese.
+    #[serde(rename = "razao", default)]
+    pub reason: String,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, outcome: Outcome) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            outcome,
+            status: None,
+            code: None,
+            request_id: None,
+            violations: Vec::new(),
+            raw_body: Bytes::new(),
+            cause: None,
+        }))
+    }
+
+    pub(crate) fn because(mut self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.cause = Some(cause.into());
+        self
+    }
+
+    /// What an answer that is no success says. A gateway's page in HTML keeps its status.
+    pub(crate) fn answer(kind: ErrorKind, outcome: Outcome, answer: &http::Response<Bytes>) -> Self {
+        /// The members of RFC 9457 that are ours.
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Problem {
+            codigo: Option<String>,
+            violacoes: Vec<Violation>,
+        }
+        let problem: Problem = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let request_id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let mut error = Self::new(kind, outcome);
+        error.0.status = Some(answer.status());
+        error.0.code = problem.codigo;
+        error.0.violations = problem.violacoes;
+        error.0.request_id = request_id;
+        error.0.raw_body = answer.body().slice(..answer.body().len().min(MAX_KEPT_BODY_BYTES));
+        error
+    }
+
+    /// The same, of a request that was only to prepare another: that one did not go out.
+    pub(crate) fn before_sending(mut self) -> Self {
+        self.0.outcome = Outcome::NotSent;
+        self
+    }
+
+    /// What failed.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What became of the request: whether it may be sent again, and how.
+    pub fn outcome(&self) -> Outcome {
+        self.0.outcome
+    }
+
+    /// The HTTP status, if there was an answer.
+    pub fn status(&self) -> Option<StatusCode> {
+        self.0.status
+    }
+
+    /// The server's code, such as `token_expirado`.
+    pub fn code(&self) -> Option<&str> {
+        self.0.code.as_deref()
+    }
+
+    /// Everything that is wrong with the proposal.
+    pub fn violations(&self) -> &[Violation] {
+        &self.0.violations
+    }
+
+    /// The server's id of the request, to be told to whoever operates it.
+    pub fn request_id(&self) -> Option<&str> {
+        self.0.request_id.as_deref()
+    }
+
+    /// The beginning of the answer's body, at most 8 KiB.
+    pub fn raw_body(&self) -> &[u8] {
+        &self.0.raw_body
+    }
+}
+
+/// Of an error's body this much is kept.
+pub const MAX_KEPT_BODY_BYTES: usize = 8 * 1024;
+
+/// A proposal that does not pass the checks which every server makes.
+impl From<Invalid> for Error {
+    fn from(invalid: Invalid) -> Self {
+        let mut error = Self::new(ErrorKind::Config, Outcome::NotSent);
+        error.0.violations = invalid
+            .violacoes()
+            .iter()
+            .map(|violacao| Violation {
+                pointer: violacao.propriedade.to_owned(),
+                code: violacao.codigo.as_str().to_owned(),
+                rule: violacao.regra.map(|regra| regra.as_str().to_owned()),
+                reason: violacao.razao().to_owned(),
+            })
+            .collect();
+        error.because(invalid)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0.kind {
+            ErrorKind::Config => "request was not sent: a setting or the proposal is at fault",
+            ErrorKind::Login => "login was refused",
+            ErrorKind::Connect => "no connection to the service",
+            ErrorKind::Timeout => "the service did not answer in time",
+            ErrorKind::Transport => "the connection to the service broke",
+            ErrorKind::Api => "the service answered with an error",
+            ErrorKind::Decode => "the service's answer cannot be read",
+        })?;
+        if let Some(status) = self.0.status {
+            write!(f, ", status {}", status.as_u16())?;
+        }
+        if let Some(code) = &self.0.code {
+            write!(f, ", code {code}")?;
+        }
+        for violation in &self.0.violations {
+            write!(f, ", {} {}", violation.pointer, violation.code)?;
+        }
+        if let Some(request_id) = &self.0.request_id {
+            write!(f, ", request {request_id}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("outcome", &self.0.outcome)
+            .field("status", &self.0.status)
+            .field("code", &self.0.code)
+            .field("request_id", &self.0.request_id)
+            .field("violations", &self.0.violations)
+            .field("cause", &self.0.cause)
+            .finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.cause.as_deref().map(|cause| cause as &(dyn StdError + 'static))
+    }
+}
