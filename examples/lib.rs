@@ -1,0 +1,6 @@
+//! The examples are programs; this file only lets the READMEs' Rust be compiled with the tests.
+
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../svc-core/README.md")]
+#[doc = include_str!("../svc-client/README.md")]
+mod readmes {}
