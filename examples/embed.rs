@@ -44,7 +44,7 @@ fn router() -> Router {
     let loopback = IpRange::parse("127.0.0.0/8").expect("a range");
     let app = App {
         policy: Arc::new(Policy::new(Perfil::Homologacao).open(loopback)),
-        digest_key: DigestKey::derive(b"thirty-two bytes from your settings"),
+        digest_key: DigestKey::derive(b"thirty-two bytes from your settings").expect("long enough"),
         signer: Signer::new(&secret),
         http: reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().expect("a TLS back end"),
         store: Arc::default(),

@@ -68,12 +68,9 @@ impl fmt::Debug for IpRange {
 /// assert!(!is_public("64:ff9b::a00:1".parse().unwrap())); // 10.0.0.1 behind NAT64
 /// ```
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
+    match behind_nat64(address) {
         IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => match nat64(v6) {
-            Some(inside) => is_public_v4(inside),
-            None => !REFUSED_V6.iter().any(|&(net, prefix)| within(v6.to_bits(), net.to_bits(), prefix, 128)),
-        },
+        IpAddr::V6(v6) => !REFUSED_V6.iter().any(|&(net, prefix)| within(v6.to_bits(), net.to_bits(), prefix, 128)),
     }
 }
 
@@ -82,11 +79,14 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
     !REFUSED_V4.iter().any(|&(net, prefix)| within(bits, u128::from(net.to_bits()), prefix, 32))
 }
 
-/// The IPv4 address inside 64:ff9b::/96 (RFC 6052).
-fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
-    match v6.octets() {
-        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => Some(Ipv4Addr::new(a, b, c, d)),
-        _ => None,
+/// An address in 64:ff9b::/96 as the IPv4 address inside (RFC 6052), which it leads to; any other as it is.
+pub(crate) fn behind_nat64(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => match v6.octets() {
+            [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            _ => address,
+        },
+        IpAddr::V4(_) => address,
     }
 }
 

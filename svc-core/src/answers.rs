@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::{Delivery, Tentativa};
+use crate::error::Violacao;
 use crate::proposta::{Proposta, rfc3339};
 use crate::proposta_id::PropostaId;
 
@@ -61,7 +63,7 @@ impl Confirmacao {
     /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
     /// #     .webhook_url("https://example.com/").build().unwrap();
     /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
-    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(b"key"), now);
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
     /// assert_eq!(Confirmacao::of(&proposta, false), None); // no answer yet
     /// let answered = proposta.apply(Acao::Aceitar, now).unwrap().proposta;
     /// let answer = Confirmacao::of(&answered, false).unwrap();
@@ -74,5 +76,150 @@ impl Confirmacao {
             timestamp: rfc3339(proposta.respondida_em()?),
             ja_respondida,
         })
+    }
+}
+
+/// All that a partner can see of a proposal (C22). Fields may be added; readers ignore what they do not know (C20).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Situacao {
+    /// The service's id.
+    pub id_proposta_svc: String,
+    /// The partner's own id.
+    pub id_proposta_parceiro: String,
+    /// `AGUARDANDO_RESPOSTA`, `ACEITO` or `RECUSADO`.
+    pub status: String,
+    /// RFC 3339 in UTC.
+    pub criada_em: String,
+    /// When the customer answered, if they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub respondida_em: Option<String>,
+    /// How the customer's message fares.
+    pub mensagem: Mensagem,
+    /// How the notification fares, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<SituacaoWebhook>,
+    /// What `producao` would have refused the proposal for.
+    pub avisos: Vec<Aviso>,
+}
+
+/// The customer's message: `pendente`, `enviada`, `entregue`, `lida` or `falhou`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Mensagem {
+    /// Its state.
+    pub estado: String,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub motivo: Option<String>,
+}
+
+/// The notification: `pendente`, `entregue` or `falhou`, and every attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SituacaoWebhook {
+    /// The event's id, as in `webhook-id`.
+    pub id: String,
+    /// Its state.
+    pub estado: String,
+    /// Every attempt so far.
+    pub tentativas: Vec<SituacaoTentativa>,
+}
+
+/// One attempt to deliver the notification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SituacaoTentativa {
+    /// When it began, RFC 3339 in UTC.
+    pub em: String,
+    /// How long it took, in milliseconds.
+    pub duracao_ms: u64,
+    /// An HTTP status, or `dns`, `bloqueado`, `conexao`, `tls`, `tempo_esgotado`.
+    pub resultado: String,
+}
+
+/// A violation as the wire shows it, for whoever reads one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Aviso {
+    /// JSON pointer to the field.
+    pub propriedade: String,
+    /// The kind.
+    pub codigo: String,
+    /// The consistency rule, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regra: Option<String>,
+    /// A sentence for a person, in Portuguese.
+    pub razao: String,
+}
+
+impl Situacao {
+    /// Puts it together from what a store keeps.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// use svc_core::{Acao, Delivery, Mensagem, Schedule, Situacao};
+    /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
+    /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    /// #     .webhook_url("https://example.com/").build().unwrap();
+    /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
+    /// let waiting = Situacao::of(&proposta, Mensagem::pendente(), None);
+    /// assert_eq!((waiting.status.as_str(), waiting.webhook), ("AGUARDANDO_RESPOSTA", None)); // no answer, no event
+    ///
+    /// let transition = proposta.apply(Acao::Aceitar, now).unwrap();
+    /// let delivery = Delivery::of(&transition, &Schedule::HOMOLOGACAO, now);
+    /// let answered = Situacao::of(&transition.proposta, Mensagem::enviada(), Some(&delivery));
+    /// assert_eq!(answered.webhook.unwrap().estado, "pendente");
+    /// ```
+    pub fn of(proposta: &Proposta, mensagem: Mensagem, delivery: Option<&Delivery>) -> Self {
+        Self {
+            id_proposta_svc: proposta.id().to_string(),
+            id_proposta_parceiro: proposta.id_proposta_parceiro().as_str().to_owned(),
+            status: proposta.status().as_str().to_owned(),
+            criada_em: rfc3339(proposta.criada_em()),
+            respondida_em: proposta.respondida_em().map(rfc3339),
+            mensagem,
+            webhook: delivery.map(|delivery| SituacaoWebhook {
+                id: delivery.evento().id().to_string(),
+                estado: delivery.estado().to_owned(),
+                tentativas: delivery.tentativas().iter().map(SituacaoTentativa::from).collect(),
+            }),
+            avisos: proposta.avisos().iter().map(Aviso::from).collect(),
+        }
+    }
+}
+
+impl Mensagem {
+    /// Not sent yet.
+    pub fn pendente() -> Self {
+        Self { estado: "pendente".to_owned(), motivo: None }
+    }
+
+    /// Handed over.
+    pub fn enviada() -> Self {
+        Self { estado: "enviada".to_owned(), motivo: None }
+    }
+
+    /// Not sent, and why; the reason holds no person's data.
+    pub fn falhou(motivo: impl Into<String>) -> Self {
+        Self { estado: "falhou".to_owned(), motivo: Some(motivo.into()) }
+    }
+}
+
+impl From<&Tentativa> for SituacaoTentativa {
+    fn from(tentativa: &Tentativa) -> Self {
+        Self { em: rfc3339(tentativa.em), duracao_ms: tentativa.duracao_ms, resultado: tentativa.resultado.to_string() }
+    }
+}
+
+impl From<&Violacao> for Aviso {
+    fn from(violacao: &Violacao) -> Self {
+        Self {
+            propriedade: violacao.propriedade.to_owned(),
+            codigo: violacao.codigo.as_str().to_owned(),
+            regra: violacao.regra.map(|regra| regra.as_str().to_owned()),
+            razao: violacao.razao().to_owned(),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use chrono::NaiveDate;
 use rust_decimal::Decimal;
 
 use crate::campo::Campo;
@@ -11,7 +12,7 @@ use crate::error::Invalid;
 use crate::findings::Findings;
 use crate::json::{Leaf, Leaves};
 use crate::nova_proposta::NovaProposta;
-use crate::policy::Perfil;
+use crate::policy::{Perfil, Policy};
 
 /// Collects the fields of a proposal; nothing is judged before [`build`](Self::build).
 ///
@@ -49,14 +50,31 @@ impl NovaPropostaBuilder {
         Self { leaves }.text(Campo::IdPropostaParceiro, id_proposta_parceiro)
     }
 
-    /// Checks everything that both profiles check, and gives all violations at once, as the server would.
+    /// Builds a proposal to be sent: checks everything that both profiles check, and gives all violations at once, as the
+    /// server would.
     ///
-    /// What only the server knows is left to it: its profile, and where webhooks may go.
+    /// What only the server knows is left to it: its profile, and where webhooks may go. A server that makes proposals
+    /// by itself uses [`build_for`](Self::build_for).
     pub fn build(self) -> Result<NovaProposta, Invalid> {
         let mut findings = Findings::default();
         let draft = Draft::read(self.leaves, &mut findings);
         findings.settle(Perfil::Homologacao)?;
         NovaProposta::assemble(draft, Vec::new())
+    }
+
+    /// Builds a proposal to be stored: judged as [`NovaProposta::from_json`] judges, avisos included.
+    ///
+    /// ```
+    /// use svc_core::{NovaProposta, Policy, today_in_brasilia};
+    /// let today = today_in_brasilia(chrono::DateTime::from_timestamp(1_795_800_000, 0).unwrap());
+    /// let local = || NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    ///     .webhook_url("http://127.0.0.1/");
+    /// assert!(local().build().is_ok()); // the server may allow it
+    /// let invalid = local().build_for(&Policy::default(), today).unwrap_err();
+    /// assert_eq!(invalid.to_string(), "1 violation: /webhook_url url_invalida");
+    /// ```
+    pub fn build_for(self, policy: &Policy, today: NaiveDate) -> Result<NovaProposta, Invalid> {
+        NovaProposta::judged(self.leaves, Findings::default(), policy, today)
     }
 
     fn text(mut self, campo: Campo, text: String) -> Self {

@@ -1,11 +1,14 @@
 //! One event on its way to one partner: what to send, and what follows from what came back (C32, C33).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
-use crate::evento::{Evento, Transition};
+use crate::evento::{Evento, EventoId, Transition};
+use crate::proposta::Corrupt;
 use crate::received::{SVC_SIGNATURE, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 use crate::schedule::{Jitter, Schedule, later};
 use crate::signature::Signer;
@@ -14,8 +17,11 @@ use crate::webhook_url::WebhookUrl;
 /// The longest wait that a receiver's `Retry-After` can ask for (C32).
 pub const RETRY_AFTER_CAP: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// So many attempts are kept; a partner that asks again and again loses sight of the oldest.
+pub const MAX_TENTATIVAS: usize = 200;
+
 /// The delivery of an event. A value: each attempt makes the next one of it, for a store to keep.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     evento: Evento,
     client_id: String,
@@ -39,6 +45,7 @@ pub struct Tentativa {
 
 /// What came back from an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// A final status line; what the body says does not matter.
     Status {
@@ -100,7 +107,7 @@ impl Delivery {
     /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
     /// #     .webhook_url("https://example.com/").build().unwrap();
     /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
-    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(b"key"), now);
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
     /// let transition = proposta.apply(Acao::Aceitar, now).unwrap();
     /// let delivery = Delivery::of(&transition, &Schedule::HOMOLOGACAO, now);
     /// assert_eq!(delivery.next(), Next::At(now));
@@ -147,15 +154,20 @@ impl Delivery {
     /// The delivery after an attempt that has just ended (C32, C33).
     ///
     /// A 2xx delivers, a 410 ends it, anything else waits for the next attempt, the wait counted from `now`; the
-    /// `Retry-After` of a 429 or 503 can lengthen it to 24 h.
+    /// `Retry-After` of a 429 or 503 can lengthen it to 24 h. What has ended stays ended, whatever comes late, but a late
+    /// 2xx still delivers.
     #[must_use]
     pub fn after(mut self, attempt: Tentativa, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
         self.attempts = self.attempts.saturating_add(1);
+        if self.tentativas.len() >= MAX_TENTATIVAS {
+            self.tentativas.remove(0);
+        }
         self.tentativas.push(attempt);
-        self.next = match attempt.resultado {
-            Outcome::Status { code: 200..=299, .. } => Next::Done,
-            Outcome::Status { code: 410, .. } => Next::GiveUp,
-            Outcome::Status { .. } | Outcome::Failed(_) => match schedule.wait(self.attempts) {
+        self.next = match (attempt.resultado, self.next) {
+            (Outcome::Status { code: 200..=299, .. }, _) => Next::Done,
+            (_, ended @ (Next::Done | Next::GiveUp)) => ended,
+            (Outcome::Status { code: 410, .. }, _) => Next::GiveUp,
+            (Outcome::Status { .. } | Outcome::Failed(_), Next::At(_)) => match schedule.wait(self.attempts) {
                 Some(wait) => Next::At(later(now, jitter.spread(wait.max(attempt.resultado.asked_wait())))),
                 None => Next::GiveUp,
             },
@@ -163,17 +175,75 @@ impl Delivery {
         self
     }
 
-    /// The delivery when somebody asks for it again (C19): now; after its end the schedule begins anew.
+    /// The delivery when somebody asks for it again (C19): pending, its next attempt is due now; after its end the
+    /// schedule begins anew.
     #[must_use]
-    pub fn resend(mut self, now: DateTime<Utc>) -> Self {
+    pub fn resend(mut self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
         match self.next {
             Next::At(due) => self.next = Next::At(due.min(now)),
             Next::Done | Next::GiveUp => {
                 self.attempts = 0;
-                self.next = Next::At(now);
+                self.next = Next::At(later(now, schedule.wait(0).unwrap_or_default()));
             }
         }
         self
+    }
+
+    /// The delivery as bytes for a store: a JSON object that only [`from_stored`](Self::from_stored) needs to understand.
+    /// What a store searches by (the event's id, when it is due) is to be had from the value.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let stored = Stored {
+            v: STORED_FORMAT,
+            id: self.evento.id().to_string().into(),
+            body: String::from_utf8_lossy(self.evento.body()),
+            client_id: self.client_id.as_str().into(),
+            url: self.url.as_str().into(),
+            attempts: self.attempts,
+            tentativas: self.tentativas.iter().map(StoredTentativa::of).collect(),
+            estado: self.estado().into(),
+            due: match self.next {
+                Next::At(due) => Some(due.timestamp_millis()),
+                Next::Done | Next::GiveUp => None,
+            },
+        };
+        // Writing these types to memory cannot fail; should it ever, no delivery is read back from nothing.
+        serde_json::to_vec(&stored).unwrap_or_default()
+    }
+
+    /// Reads a stored delivery back, its times to the millisecond.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// use svc_core::{Acao, Corrupt, Delivery, Schedule};
+    /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
+    /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    /// #     .webhook_url("https://example.com/").build().unwrap();
+    /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
+    /// # let key = DigestKey::derive(&[7; 32]).unwrap();
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &key, now);
+    /// let delivery = Delivery::of(&proposta.apply(Acao::Aceitar, now).unwrap(), &Schedule::HOMOLOGACAO, now);
+    /// assert_eq!(Delivery::from_stored(&delivery.to_stored()), Ok(delivery));
+    /// assert_eq!(Delivery::from_stored(b"{}"), Err(Corrupt));
+    /// ```
+    pub fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(|_| Corrupt)?;
+        let next = match (&*stored.estado, stored.due) {
+            ("pendente", Some(due)) => Next::At(DateTime::from_timestamp_millis(due).ok_or(Corrupt)?),
+            ("entregue", None) => Next::Done,
+            ("falhou", None) => Next::GiveUp,
+            _ => return Err(Corrupt),
+        };
+        if stored.v != STORED_FORMAT {
+            return Err(Corrupt);
+        }
+        Ok(Self {
+            evento: Evento::new(EventoId::parse(&stored.id).ok_or(Corrupt)?, stored.body.into_owned().into_bytes()),
+            client_id: stored.client_id.into_owned(),
+            url: WebhookUrl::parse(stored.url).map_err(|_| Corrupt)?,
+            attempts: stored.attempts,
+            tentativas: stored.tentativas.iter().map(StoredTentativa::tentativa).collect::<Result<_, _>>()?,
+            next,
+        })
     }
 
     /// The event.
@@ -212,6 +282,12 @@ impl Delivery {
 }
 
 impl Outcome {
+    /// Reads what [`Display`](fmt::Display) writes; a wait that was asked for is over by then.
+    fn parse(text: &str) -> Option<Self> {
+        let failed = Falha::ALL.into_iter().find(|falha| falha.as_str() == text).map(Self::Failed);
+        failed.or_else(|| Some(Self::Status { code: text.parse().ok()?, retry_after: None }))
+    }
+
     /// The wait that the receiver asked for, where it may (429 and 503).
     fn asked_wait(self) -> Duration {
         match self {
@@ -226,12 +302,63 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status { code, .. } => write!(f, "{code}"),
-            Self::Failed(Falha::Dns) => f.write_str("dns"),
-            Self::Failed(Falha::Bloqueado) => f.write_str("bloqueado"),
-            Self::Failed(Falha::Conexao) => f.write_str("conexao"),
-            Self::Failed(Falha::Tls) => f.write_str("tls"),
-            Self::Failed(Falha::TempoEsgotado) => f.write_str("tempo_esgotado"),
+            Self::Failed(falha) => f.write_str(falha.as_str()),
         }
+    }
+}
+
+impl Falha {
+    const ALL: [Self; 5] = [Self::Dns, Self::Bloqueado, Self::Conexao, Self::Tls, Self::TempoEsgotado];
+
+    /// The class that C22 shows.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Bloqueado => "bloqueado",
+            Self::Conexao => "conexao",
+            Self::Tls => "tls",
+            Self::TempoEsgotado => "tempo_esgotado",
+        }
+    }
+}
+
+/// A change of the format is a new number here and a reader for the old one.
+const STORED_FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Stored<'a> {
+    v: u32,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    body: Cow<'a, str>,
+    #[serde(borrow)]
+    client_id: Cow<'a, str>,
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    attempts: u32,
+    #[serde(borrow)]
+    tentativas: Vec<StoredTentativa<'a>>,
+    #[serde(borrow)]
+    estado: Cow<'a, str>,
+    due: Option<i64>,
+}
+
+/// Begin in unix milliseconds, duration, result.
+#[derive(Serialize, Deserialize)]
+struct StoredTentativa<'a>(i64, u64, #[serde(borrow)] Cow<'a, str>);
+
+impl StoredTentativa<'_> {
+    fn of(tentativa: &Tentativa) -> Self {
+        Self(tentativa.em.timestamp_millis(), tentativa.duracao_ms, tentativa.resultado.to_string().into())
+    }
+
+    fn tentativa(&self) -> Result<Tentativa, Corrupt> {
+        Ok(Tentativa {
+            em: DateTime::from_timestamp_millis(self.0).ok_or(Corrupt)?,
+            duracao_ms: self.1,
+            resultado: Outcome::parse(&self.2).ok_or(Corrupt)?,
+        })
     }
 }
 

@@ -10,25 +10,37 @@ use crate::key::keyed;
 /// The key of all digests, derived from the server's link key.
 ///
 /// ```
-/// use svc_core::DigestKey;
-/// let key = DigestKey::derive(b"thirty-two random bytes or more, from the settings");
-/// assert_eq!(format!("{key:?}"), "DigestKey");
+/// use svc_core::{DigestKey, ShortKey};
+/// assert!(DigestKey::derive(b"thirty-two random bytes or more, from the settings").is_ok());
+/// assert_eq!(DigestKey::derive(b"password").unwrap_err(), ShortKey);
 /// ```
 #[derive(Clone)]
 pub struct DigestKey(Hmac<Sha256>);
 
 impl DigestKey {
     /// Derives it from the long-lived key of `SVC_LINK_KEY` (HMAC under a fixed label), so that digests outlive the
-    /// rotation of every other key.
-    pub fn derive(link_key: &[u8]) -> Self {
+    /// rotation of every other key. [`ShortKey`] under 32 bytes: digests outlive the data of persons, who must not be
+    /// found again by trying names.
+    pub fn derive(link_key: &[u8]) -> Result<Self, ShortKey> {
+        if link_key.len() < MIN_KEY_BYTES {
+            return Err(ShortKey);
+        }
         let derived = keyed(link_key).chain_update(b"svc-core/digest/v1").finalize().into_bytes();
-        Self(keyed(&derived))
+        Ok(Self(keyed(&derived)))
     }
 
     pub(crate) fn digest(&self, canonical: &[u8]) -> Digest {
         Digest(self.0.clone().chain_update(canonical).finalize().into_bytes().into())
     }
 }
+
+/// Fewest bytes of a server's key.
+pub const MIN_KEY_BYTES: usize = 32;
+
+/// A key of fewer than 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key has fewer than 32 bytes")]
+pub struct ShortKey;
 
 impl fmt::Debug for DigestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -86,6 +86,8 @@ impl Codigo {
     }
 }
 
+impl std::error::Error for Codigo {}
+
 impl fmt::Display for Codigo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -226,6 +228,16 @@ impl Invalid {
 
     pub(crate) fn body(codigo: Codigo, posicao: Posicao) -> Self {
         Self::new(vec![Violacao { posicao: Some(posicao), ..Violacao::new("", codigo) }])
+    }
+
+    /// A body that did not come whole, or not in the form that HTTP gave it: `json_malformado` at its first character.
+    ///
+    /// ```
+    /// use svc_core::Invalid;
+    /// assert_eq!(Invalid::unreadable().to_string(), "1 violation: body json_malformado at line 1 column 1");
+    /// ```
+    pub fn unreadable() -> Self {
+        Self::body(Codigo::JsonMalformado, Posicao { linha: 1, coluna: 1 })
     }
 
     /// All violations; at least one.

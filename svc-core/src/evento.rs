@@ -16,6 +16,17 @@ use crate::status::{Answer, Status};
 pub struct EventoId(PropostaId);
 
 impl EventoId {
+    /// Reads `evt_` and a proposal's id.
+    ///
+    /// ```
+    /// use svc_core::EventoId;
+    /// assert!(EventoId::parse("evt_07070707-0707-4707-8707-070707070707").is_some());
+    /// assert_eq!(EventoId::parse("07070707-0707-4707-8707-070707070707"), None);
+    /// ```
+    pub fn parse(text: &str) -> Option<Self> {
+        PropostaId::parse(text.strip_prefix("evt_")?).map(Self)
+    }
+
     /// The event's proposal.
     pub const fn proposta(self) -> PropostaId {
         self.0
@@ -36,6 +47,10 @@ pub struct Evento {
 }
 
 impl Evento {
+    pub(crate) fn new(id: EventoId, body: Vec<u8>) -> Self {
+        Self { id, body: body.into() }
+    }
+
     /// Its id, the same in every attempt.
     pub const fn id(&self) -> EventoId {
         self.id
@@ -87,7 +102,7 @@ impl Proposta {
     /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
     /// #     .webhook_url("https://example.com/").build().unwrap();
     /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
-    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(b"key"), now);
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
     /// let transition = proposta.apply(Acao::Aceitar, now).unwrap();
     /// assert_eq!(transition.proposta.status(), Status::Aceito);
     /// assert_eq!(
@@ -104,7 +119,7 @@ impl Proposta {
         match self.status().after(acao) {
             Answer::Moved(status) => {
                 let proposta = self.answered(status, now.trunc_subsecs(3));
-                let evento = Evento { id: EventoId(self.id()), body: body(&proposta, now).into() };
+                let evento = Evento::new(EventoId(self.id()), body(&proposta, now));
                 Ok(Transition { proposta, evento })
             }
             Answer::AlreadySo => Err(NotApplied::AlreadySo),
@@ -157,6 +172,29 @@ pub enum Resposta {
     Recusado,
     /// Another word, as it came.
     Outro(String),
+}
+
+impl Resposta {
+    /// The wire's word.
+    ///
+    /// ```
+    /// use svc_core::Resposta;
+    /// assert_eq!(Resposta::Aceito.as_str(), "ACEITO");
+    /// assert_eq!(Resposta::Outro("EXPIRADO".to_owned()).to_string(), "EXPIRADO");
+    /// ```
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Aceito => Status::Aceito.as_str(),
+            Self::Recusado => Status::Recusado.as_str(),
+            Self::Outro(word) => word,
+        }
+    }
+}
+
+impl fmt::Display for Resposta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A body that is no notification: no JSON object with the interface's four fields, or a timestamp that is no time.

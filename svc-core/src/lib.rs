@@ -25,7 +25,7 @@
 //!     "webhook_url": "https://parceiro.example.com/webhooks/svc"
 //! }"#;
 //! let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
-//! let key = DigestKey::derive(b"at least thirty-two random bytes, kept for years");
+//! let key = DigestKey::derive(b"at least thirty-two random bytes, kept for years")?;
 //!
 //! // The partner posts: bytes to a valid proposal, or every violation in them; then to a record for your store.
 //! let nova = NovaProposta::from_json(body, &Policy::default(), today_in_brasilia(now))?;
@@ -107,7 +107,7 @@ pub use webhook_url::WebhookUrl;
 mod digest;
 mod proposta;
 mod proposta_id;
-pub use digest::{Digest, DigestKey};
+pub use digest::{Digest, DigestKey, MIN_KEY_BYTES, ShortKey};
 pub use proposta::{Corrupt, Proposta};
 pub use proposta_id::PropostaId;
 
@@ -116,15 +116,16 @@ mod status;
 pub use acao::{Acao, BadAcao};
 pub use status::{Answer, Status};
 
-mod answers;
 mod evento;
-pub use answers::{Confirmacao, PropostaRecebida};
 pub use evento::{BadNotificacao, Evento, EventoId, NotApplied, Notificacao, Resposta, Transition};
 
 mod delivery;
 mod schedule;
-pub use delivery::{Delivery, Falha, Next, Outcome, RETRY_AFTER_CAP, SignedRequest, Tentativa};
+pub use delivery::{Delivery, Falha, MAX_TENTATIVAS, Next, Outcome, RETRY_AFTER_CAP, SignedRequest, Tentativa};
 pub use schedule::{BadSchedule, Jitter, Schedule, retry_after};
+
+mod answers;
+pub use answers::{Aviso, Confirmacao, Mensagem, PropostaRecebida, Situacao, SituacaoTentativa, SituacaoWebhook};
 
 mod received;
 mod secret;

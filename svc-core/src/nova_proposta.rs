@@ -12,7 +12,7 @@ use crate::digest::{Digest, DigestKey};
 use crate::draft::Draft;
 use crate::error::{Codigo, Invalid, Violacao};
 use crate::findings::Findings;
-use crate::json;
+use crate::json::{self, Leaves};
 use crate::policy::Policy;
 use crate::simulacao::Simulacao;
 use crate::texto::IdParceiro;
@@ -61,7 +61,17 @@ impl NovaProposta {
     /// assert_eq!(invalid.violacoes()[0].propriedade, "/data_solicitacao");
     /// ```
     pub fn from_json(body: &[u8], policy: &Policy, today: NaiveDate) -> Result<Self, Invalid> {
-        let (leaves, mut findings) = json::read(body, &PROPOSTA)?;
+        let (leaves, findings) = json::read(body, &PROPOSTA)?;
+        Self::judged(leaves, findings, policy, today)
+    }
+
+    /// Leaves, whoever brought them, through their doors and before the judge.
+    pub(crate) fn judged(
+        leaves: Leaves<'_>,
+        mut findings: Findings,
+        policy: &Policy,
+        today: NaiveDate,
+    ) -> Result<Self, Invalid> {
         let draft = Draft::read(leaves, &mut findings);
         judge(&draft, policy, today, &mut findings);
         Self::assemble(draft, findings.settle(policy.perfil())?)
@@ -104,7 +114,8 @@ impl NovaProposta {
         &self.dados
     }
 
-    /// What `producao` would refuse it for (C6, C22); always empty there.
+    /// What `producao` would refuse it for (C6, C22); always empty there, and for a proposal that was only
+    /// [built](NovaPropostaBuilder::build) to be sent.
     pub fn avisos(&self) -> &[Violacao] {
         &self.avisos
     }
@@ -135,6 +146,18 @@ impl NovaProposta {
     }
 
     /// The digest by which the same proposal is recognised when it comes again (C9).
+    ///
+    /// ```
+    /// use svc_core::{DigestKey, NovaProposta};
+    /// let key = DigestKey::derive(&[7; 32]).unwrap();
+    /// let digest = |nome: &str, solicitado: &str| {
+    ///     let nova = NovaProposta::builder("P-1").nome(nome).cpf("111.444.777-35").whatsapp("5511900000018");
+    ///     let nova = nova.solicitado(solicitado.parse::<svc_core::Decimal>().unwrap());
+    ///     nova.webhook_url("https://example.com/").build().unwrap().digest(&key)
+    /// };
+    /// assert_eq!(digest("Ana", "1000.00"), digest("Ana", "1000")); // another notation
+    /// assert_ne!(digest("Ana", "1000"), digest("ana", "1000")); // another name
+    /// ```
     pub fn digest(&self, key: &DigestKey) -> Digest {
         key.digest(&self.to_json())
     }

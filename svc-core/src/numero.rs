@@ -83,9 +83,8 @@ fn pow10(n: i64) -> Option<i128> {
     (0..n).try_fold(1_i128, |power, _| power.checked_mul(10))
 }
 
-/// The nearest float, for rules that are computed in floats.
+/// The value as a float, for rules that are computed in floats: the nearest one up to 2^53, next to it beyond.
 pub(crate) fn to_f64(value: Decimal) -> f64 {
-    // Both are exact up to 2^53 and 10^22, and so is then the quotient's rounding.
     value.mantissa() as f64 / 10_f64.powi(i32::try_from(value.scale()).unwrap_or_default())
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::address::{IpRange, is_public};
+use crate::address::{IpRange, behind_nat64, is_public};
 
 /// The environment that a server stands for.
 ///
@@ -44,7 +44,7 @@ impl fmt::Display for Perfil {
     }
 }
 
-/// A consistency rule of C6; what each one checks stands at the top of `consistencia.rs` and in [`decisions`](crate::decisions).
+/// A consistency rule of C6; what each one checks stands in [`decisions`](crate::decisions).
 ///
 /// ```
 /// use svc_core::Regra;
@@ -149,6 +149,13 @@ impl Policy {
     }
 
     /// Whether a consistency rule is on.
+    ///
+    /// ```
+    /// use svc_core::{Policy, Regra};
+    /// let policy = Policy::default().without(Regra::R7);
+    /// assert!(policy.applies(Regra::R6));
+    /// assert!(!policy.applies(Regra::R7));
+    /// ```
     pub fn applies(&self, regra: Regra) -> bool {
         !self.off.contains(&regra)
     }
@@ -157,6 +164,7 @@ impl Policy {
     ///
     /// To be asked of a literal at creation and of every resolved address before connecting.
     pub fn may_reach(&self, address: IpAddr) -> bool {
+        let address = behind_nat64(address);
         is_public(address) || self.open.iter().any(|range| range.contains(address))
     }
 }

@@ -59,7 +59,7 @@ impl NovaProposta {
     ///     .build()
     ///     .unwrap();
     /// let now = DateTime::from_timestamp(1_795_811_504, 123_999_999).unwrap();
-    /// let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(b"key"), now);
+    /// let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
     /// assert_eq!(proposta.status(), Status::AguardandoResposta);
     /// assert_eq!(proposta.criada_em().timestamp_subsec_micros(), 123_000); // to the millisecond
     /// ```
@@ -141,6 +141,19 @@ impl Proposta {
     }
 
     /// The record after the retention time: ids, status and digest stay, the person goes.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
+    /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    /// #     .webhook_url("https://example.com/").build().unwrap();
+    /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
+    /// # let key = DigestKey::derive(&[7; 32]).unwrap();
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &key, now);
+    /// let removed = proposta.without_dados();
+    /// assert_eq!(removed.digest(), proposta.digest()); // a replay is still recognised
+    /// assert_eq!(removed.dados(), None); // the page has nothing to show any more
+    /// ```
     #[must_use]
     pub fn without_dados(&self) -> Self {
         Self { dados: None, version: self.version.saturating_add(1), ..self.clone() }
@@ -163,14 +176,15 @@ impl Proposta {
             criada_em: rfc3339(self.criada_em()).into(),
             respondida_em: self.respondida_em.map(|at| rfc3339(at).into()),
             digest: STANDARD.encode(self.fixed.digest.as_bytes()).into(),
-            avisos: self.avisos().iter().map(Aviso::of).collect(),
+            avisos: self.avisos().iter().map(StoredAviso::of).collect(),
             proposta,
         };
         // Writing these types to memory cannot fail; should it ever, no record is read back from nothing.
         serde_json::to_vec(&stored).unwrap_or_default()
     }
 
-    /// Reads a stored record back. It judges nothing: what was accepted once is kept, whatever the profile is today.
+    /// Reads a stored record back, by the formats that it was accepted under and by no profile: what is stored stays
+    /// readable whatever the policy is today. A stricter format needs a new number of the stored form.
     ///
     /// ```
     /// # use chrono::DateTime;
@@ -179,7 +193,7 @@ impl Proposta {
     /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
     /// #     .webhook_url("https://example.com/").build().unwrap();
     /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
-    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(b"key"), now);
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
     /// assert_eq!(Proposta::from_stored(&proposta.to_stored()), Ok(proposta));
     /// assert_eq!(Proposta::from_stored(b"{}"), Err(Corrupt));
     /// ```
@@ -210,7 +224,7 @@ impl Proposta {
             id_proposta_parceiro: draft.id_proposta_parceiro.ok_or(Corrupt)?,
             webhook_url: draft.webhook_url.ok_or(Corrupt)?,
             digest: Digest::from_bytes(digest),
-            avisos: stored.avisos.iter().map(Aviso::violacao).collect::<Result<_, _>>()?,
+            avisos: stored.avisos.iter().map(StoredAviso::violacao).collect::<Result<_, _>>()?,
             criada_em: instant(&stored.criada_em)?,
         };
         Ok(Self { fixed: Arc::new(fixed), dados, status, respondida_em, version: stored.version })
@@ -242,15 +256,19 @@ struct Stored<'a, P> {
     #[serde(borrow)]
     digest: Cow<'a, str>,
     #[serde(borrow)]
-    avisos: Vec<Aviso<'a>>,
+    avisos: Vec<StoredAviso<'a>>,
     proposta: P,
 }
 
 /// Pointer, code, rule.
 #[derive(Serialize, Deserialize)]
-struct Aviso<'a>(#[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Option<Cow<'a, str>>);
+struct StoredAviso<'a>(
+    #[serde(borrow)] Cow<'a, str>,
+    #[serde(borrow)] Cow<'a, str>,
+    #[serde(borrow)] Option<Cow<'a, str>>,
+);
 
-impl Aviso<'_> {
+impl StoredAviso<'_> {
     fn of(violacao: &Violacao) -> Self {
         let regra = violacao.regra.map(|regra| regra.as_str().into());
         Self(violacao.propriedade.into(), violacao.codigo.as_str().into(), regra)

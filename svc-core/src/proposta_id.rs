@@ -29,7 +29,21 @@ impl PropostaId {
         // The uuid crate reads four spellings and both cases: only what prints as it was read is ours.
         let id = Self(Uuid::try_parse(text).ok()?);
         let mut buffer = Uuid::encode_buffer();
-        (id.0.get_version_num() == 4 && id.0.hyphenated().encode_lower(&mut buffer) == text).then_some(id)
+        let printed: &str = id.0.hyphenated().encode_lower(&mut buffer);
+        (printed == text).then_some(*id.as_bytes()).and_then(Self::from_bytes)
+    }
+
+    /// Takes the bytes of an id back; `None` if they are no UUID v4.
+    ///
+    /// ```
+    /// use svc_core::PropostaId;
+    /// let id = PropostaId::from_random([7; 16]);
+    /// assert_eq!(PropostaId::from_bytes(*id.as_bytes()), Some(id));
+    /// assert_eq!(PropostaId::from_bytes([7; 16]), None);
+    /// ```
+    pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
+        let id = Self(Uuid::from_bytes(bytes));
+        (id == Self::from_random(bytes)).then_some(id)
     }
 
     /// The sixteen bytes, for stores with a column type for UUIDs.

@@ -71,6 +71,7 @@ impl fmt::Debug for Received<'_> {
 
 /// A header of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Header {
     /// `x-svc-signature`
     SvcSignature,
@@ -120,7 +121,7 @@ pub enum VerifyError {
     #[error("{0} is malformed")]
     Malformed(Header),
     /// The signature is not this body's under any of the secrets.
-    #[error("{0} does not match the body")]
+    #[error("{0} does not match the body: verify its raw bytes, not JSON that was read and written again")]
     Mismatch(Header),
     /// Signed rightly, too long ago.
     #[error("delivery is too old")]

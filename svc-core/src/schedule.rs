@@ -15,14 +15,17 @@ use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 /// assert_eq!(schedule, Schedule::HOMOLOGACAO);
 /// assert_eq!(schedule.wait(1), Some(Duration::from_secs(5))); // after one attempt
 /// assert_eq!(schedule.wait(5), None); // five attempts are all
-/// for bad in ["", "5", "5s,,5s", "-5s", "5 s", "1.5s", "5s,"] {
+/// for bad in ["", "5", "5s,,5s", "-5s", "5 s", "1.5s", "5s,", "721h"] {
 ///     assert!(Schedule::parse(bad).is_err(), "{bad:?}");
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule(Cow<'static, [Duration]>);
 
-/// The text is no schedule.
+/// A longer wait is a slip of the pen.
+const MAX_WAIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// No schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a list of waits such as 0,5s,30s,2m,10m,1h")]
 pub struct BadSchedule;
@@ -57,10 +60,25 @@ impl Schedule {
         secs(86_400),
     ]));
 
+    /// Takes the waits: at least one, none longer than 30 days.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use svc_core::Schedule;
+    /// assert!(Schedule::new(vec![Duration::ZERO, Duration::from_secs(5)]).is_ok());
+    /// assert!(Schedule::new(Vec::new()).is_err());
+    /// ```
+    pub fn new(waits: Vec<Duration>) -> Result<Self, BadSchedule> {
+        if waits.is_empty() || waits.iter().any(|wait| *wait > MAX_WAIT) {
+            return Err(BadSchedule);
+        }
+        Ok(Self(Cow::Owned(waits)))
+    }
+
     /// Reads waits separated by commas: `0`, or a whole number with `s`, `m` or `h`.
     pub fn parse(text: &str) -> Result<Self, BadSchedule> {
         let waits: Option<Vec<Duration>> = text.split(',').map(|wait| parse_wait(wait.trim())).collect();
-        Ok(Self(Cow::Owned(waits.ok_or(BadSchedule)?)))
+        Self::new(waits.ok_or(BadSchedule)?)
     }
 
     /// The wait after `attempts` attempts; `None` when that was the last.
@@ -105,7 +123,7 @@ pub(crate) fn later(now: DateTime<Utc>, wait: Duration) -> DateTime<Utc> {
 
 /// Reads a `Retry-After` header (RFC 9110, 10.2.3): seconds, or one of the three forms of an HTTP date.
 ///
-/// A date that has passed is no wait; anything else is `None`. No cap: each caller has its own.
+/// A date that has passed is no wait; what is neither is `None`. No cap: each caller has its own.
 ///
 /// ```
 /// use std::time::Duration;

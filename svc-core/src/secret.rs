@@ -47,9 +47,13 @@ impl Secret {
     /// What every written secret begins with.
     pub const PREFIX: &str = "whsec_";
 
-    /// Reads the written form; white space around it and missing padding are forgiven, nothing else is.
+    /// Reads the written form; white space around it and padding that is missing altogether are forgiven,
+    /// nothing else is.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let encoded = text.trim().strip_prefix(Self::PREFIX).ok_or(BadSecret::Prefix)?;
+        if encoded.ends_with('=') && encoded.len() % 4 != 0 {
+            return Err(BadSecret::Base64);
+        }
         let key = Zeroizing::new(FORGIVING.decode(encoded).map_err(|_| BadSecret::Base64)?);
         if matches!(key.len(), 24..=64) { Ok(Self(key)) } else { Err(BadSecret::Length) }
     }
@@ -65,7 +69,8 @@ impl Secret {
         if key.is_empty() { Err(BadSecret::Empty) } else { Ok(Self(Zeroizing::new(key.to_vec()))) }
     }
 
-    /// The written form: the one way in which the key leaves, for whoever makes or hands over a secret.
+    /// The written form: the one way in which the key leaves, for whoever makes or hands over a secret. It can be
+    /// [read](Self::parse) again if the key has 24 to 64 bytes.
     ///
     /// ```
     /// use svc_core::Secret;

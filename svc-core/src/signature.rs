@@ -114,6 +114,15 @@ impl Verifier {
     }
 
     /// Believes another secret too, as during a rotation.
+    ///
+    /// ```
+    /// use svc_core::{Received, Secret, Signer, Verifier};
+    /// let (old, new) = (Secret::from_raw_key_bytes(b"old").unwrap(), Secret::from_raw_key_bytes(b"new").unwrap());
+    /// let signature = Signer::new(&old).svc_signature(b"{}");
+    /// let received = Received { svc_signature: Some(signature.as_bytes()), ..Received::default() };
+    /// assert!(Verifier::new(&new).also(&old).verify(received, b"{}", 0).is_ok());
+    /// assert!(Verifier::new(&new).verify(received, b"{}", 0).is_err());
+    /// ```
     #[must_use]
     pub fn also(mut self, secret: &Secret) -> Self {
         self.others.push(secret.keyed());

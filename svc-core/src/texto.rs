@@ -3,8 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
+use url::form_urlencoded;
 
-use crate::error::Codigo;
+use crate::campo::Campo;
+use crate::error::{Codigo, Invalid, Violacao};
 
 /// The partner's own id of a proposal: 1 to 128 characters, kept byte for byte.
 ///
@@ -15,7 +17,7 @@ use crate::error::Codigo;
 /// assert_eq!(IdParceiro::new("a\nb"), Err(Codigo::FormatoInvalido));
 /// assert_eq!(IdParceiro::new("x".repeat(129)), Err(Codigo::TamanhoExcedido));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct IdParceiro(String);
 
@@ -30,9 +32,35 @@ impl IdParceiro {
         Ok(Self(text))
     }
 
+    /// Reads it from the query of a URL, where it stands once under its name (C19).
+    ///
+    /// ```
+    /// use svc_core::IdParceiro;
+    /// assert_eq!(IdParceiro::from_query("id_proposta_parceiro=a%2Fb&x=1").unwrap().as_str(), "a/b");
+    /// let twice = IdParceiro::from_query("id_proposta_parceiro=a&id_proposta_parceiro=a").unwrap_err();
+    /// assert_eq!(twice.to_string(), "1 violation: /id_proposta_parceiro chave_duplicada");
+    /// ```
+    pub fn from_query(query: &str) -> Result<Self, Invalid> {
+        let invalid = |codigo| Invalid::new(vec![Violacao::new(Campo::IdPropostaParceiro.ponteiro(), codigo)]);
+        let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "id_proposta_parceiro");
+        let (first, second) = (values.next(), values.next());
+        match (first, second) {
+            (Some((_, text)), None) => Self::new(text).map_err(invalid),
+            (None, _) => Err(invalid(Codigo::CampoObrigatorio)),
+            (Some(_), Some(_)) => Err(invalid(Codigo::ChaveDuplicada)),
+        }
+    }
+
     /// The text as sent.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A partner may take a person's number for an id.
+impl fmt::Debug for IdParceiro {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IdParceiro(***)")
     }
 }
 

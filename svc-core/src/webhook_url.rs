@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use url::{Host, Url};
 
 use crate::error::Codigo;
-use crate::policy::{Perfil, Policy};
+use crate::policy::Policy;
 
 /// An absolute http or https URL with a host, without user, password or fragment, at most 2,048 bytes; kept byte for
 /// byte. `Debug` hides the query, which partners use for keys.
@@ -90,16 +90,17 @@ impl WebhookUrl {
         }
     }
 
-    /// What the policy makes of it. An aviso speaks of another deployment, whose opened ranges are not known here.
+    /// What the policy makes of it.
     pub(crate) fn standing(&self, policy: &Policy) -> Standing {
         if !self.host_allowed(policy) {
             return Standing::Refused;
         }
-        let public = policy.perfil() == Perfil::Producao || self.host_allowed(&Policy::default());
-        let remote = public && self.host != Kind::Localhost;
-        if remote && self.is_https() { Standing::Good } else { Standing::TestOnly }
+        if self.is_https() && self.host != Kind::Localhost { Standing::Good } else { Standing::TestOnly }
     }
 }
+
+/// A DNS name of 253 bytes, a colon and a port.
+const MAX_AUTHORITY_BYTES: usize = 259;
 
 /// How a policy stands to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +137,10 @@ fn is_plain(text: &str) -> bool {
     }
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    // No name is longer, and the parser's work on names of other alphabets is.
+    if authority.len() > MAX_AUTHORITY_BYTES {
+        return false;
+    }
     (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https"))
         && !authority.is_empty()
         && !authority.starts_with(':')

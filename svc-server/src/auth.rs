@@ -10,54 +10,14 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use svc_core::{Perfil, TOKEN_LIFE_SECONDS};
-use zeroize::Zeroizing;
 
-use crate::seams::{NoRandomness, Random};
+use crate::key::ServerKey;
 
-/// Fewest bytes of a token key or link key.
-pub const MIN_KEY_BYTES: usize = 32;
 /// A longer token is refused unread.
 const MAX_TOKEN_BYTES: usize = 4 * 1024;
 /// RFC 9068.
 const TYPE: &str = "at+jwt";
 const ISSUER: &str = "svc";
-
-/// A secret key of the server, at least 32 bytes.
-#[derive(Clone)]
-pub struct ServerKey(Zeroizing<Vec<u8>>);
-
-/// A key of fewer than 32 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("key has fewer than 32 bytes")]
-pub struct ShortKey;
-
-impl ServerKey {
-    /// Takes the key's bytes.
-    ///
-    /// ```
-    /// use svc_server::{ServerKey, ShortKey};
-    /// assert!(ServerKey::new(vec![7; 32]).is_ok());
-    /// assert_eq!(ServerKey::new(vec![7; 31]).unwrap_err(), ShortKey);
-    /// ```
-    pub fn new(bytes: Vec<u8>) -> Result<Self, ShortKey> {
-        if bytes.len() < MIN_KEY_BYTES { Err(ShortKey) } else { Ok(Self(Zeroizing::new(bytes))) }
-    }
-
-    /// A key that nobody has seen.
-    pub(crate) fn fresh(random: &Random) -> Result<Self, NoRandomness> {
-        Ok(Self(Zeroizing::new(random.bytes::<MIN_KEY_BYTES>()?.to_vec())))
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for ServerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServerKey(***)")
-    }
-}
 
 /// Issues and checks tokens for one profile, by one key and perhaps the one before it.
 pub(crate) struct Tokens {

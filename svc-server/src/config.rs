@@ -2,9 +2,9 @@
 
 use svc_core::{IpRange, Perfil, Policy, Schedule};
 
-use crate::auth::ServerKey;
-use crate::partners::Partners;
-use crate::seams::{Clock, NoRandomness, Random};
+use crate::key::ServerKey;
+use crate::partners::SharedPartners;
+use crate::seams::{Clock, NoRandomness, Random, Resolver};
 use crate::sender::Sender;
 
 /// Most connections at a time (C38).
@@ -22,8 +22,8 @@ pub struct Config {
     pub policy: Policy,
     /// Where customers reach the server; `None` is `http://` and the listener's address (C21).
     pub base_url: Option<String>,
-    /// Who may call it.
-    pub partners: Partners,
+    /// Who may call it; can be replaced while the server runs.
+    pub partners: SharedPartners,
     /// Signs access tokens.
     pub token_key: ServerKey,
     /// Signed them before.
@@ -34,6 +34,8 @@ pub struct Config {
     pub sender: Sender,
     /// When a webhook is tried again.
     pub schedule: Schedule,
+    /// Proxies whose `X-Forwarded-For` is believed (C23).
+    pub trusted_proxies: Vec<IpRange>,
     /// Most connections at a time.
     pub max_connections: usize,
     /// Most requests in flight.
@@ -44,6 +46,8 @@ pub struct Config {
     pub clock: Clock,
     /// The source of ids.
     pub random: Random,
+    /// Resolves the names in webhook URLs.
+    pub resolver: Resolver,
 }
 
 impl Config {
@@ -56,22 +60,24 @@ impl Config {
     /// assert!(config.policy.may_reach("127.0.0.1".parse().unwrap()));
     /// assert!(!config.policy.may_reach("10.0.0.1".parse().unwrap()));
     /// ```
-    pub fn homologacao(partners: Partners) -> Result<Self, NoRandomness> {
+    pub fn homologacao(partners: impl Into<SharedPartners>) -> Result<Self, NoRandomness> {
         let random = Random::system();
         Ok(Self {
             policy: loopback().into_iter().fold(Policy::new(Perfil::Homologacao), Policy::open),
             base_url: None,
-            partners,
+            partners: partners.into(),
             token_key: ServerKey::fresh(&random)?,
             previous_token_key: None,
             link_key: ServerKey::fresh(&random)?,
             sender: Sender::Log,
             schedule: Schedule::HOMOLOGACAO,
+            trusted_proxies: Vec::new(),
             max_connections: DEFAULT_MAX_CONNECTIONS,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_proposals: DEFAULT_MAX_PROPOSALS,
             clock: Clock::system(),
             random,
+            resolver: Resolver::system(),
         })
     }
 }

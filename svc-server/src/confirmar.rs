@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
 use svc_core::{Acao, BadAcao, Confirmacao, Delivery, NotApplied, Perfil, Proposta, PropostaId};
 
+use crate::app::{App, detached};
+use crate::page;
 use crate::reply::{Problem, Reply, json};
 use crate::request::{Accepts, BodyType, Twice, accepts, body_type, field, is_preview, is_preview_agent, read_body};
-use crate::routes::{App, detached};
 use crate::store::CommitError;
 
 impl App {
@@ -23,33 +23,30 @@ impl App {
             Some(id) => self.store.find(id).await?,
             None => None,
         };
+        let preview = head.method != Method::POST && is_preview_agent(&head.headers);
         let Some(proposta) = stored else {
-            return if accepts.prefers_html { Ok(self.pages.not_found()) } else { Err(Problem::ProposalNotFound) };
+            let page = accepts.prefers_html || preview;
+            return if page { Ok(page::not_found().into()) } else { Err(Problem::ProposalNotFound) };
         };
+        // Whatever it was sent to, a preview is drawn of the page.
+        if preview {
+            return Ok(self.page(&proposta));
+        }
         let acao = match head.method {
-            Method::POST => Some(body_acao(&head.headers, &read_body(&head.headers, body).await?)?),
-            _ => self.query_acao(query, &head.method, &head.headers)?,
-        };
-        match acao {
-            Some(acao) => self.answer(proposta, acao, accepts).await,
-            None if accepts.html
-                || is_preview_agent(&head.headers)
-                || field(query, "acao").is_ok_and(|acao| acao.is_some()) =>
-            {
-                Ok(self.page(&proposta, query))
+            Method::POST => {
+                let body_type = body_type(&head.headers, &body)?;
+                Some(body_acao(body_type, &read_body(&head.headers, body).await?)?)
             }
+            _ => query_acao(query)?,
+        };
+        let acts = head.method == Method::POST
+            || (self.perfil() == Perfil::Homologacao && head.method == Method::GET && !is_preview(&head.headers));
+        match acao {
+            Some(acao) if acts => self.answer(proposta, acao, accepts).await,
+            Some(_) => Ok(self.page(&proposta)),
+            None if accepts.html => Ok(self.page(&proposta)),
             None => Err(Problem::ActionMissing),
         }
-    }
-
-    /// The action of a GET: none where it would be a preview's, a HEAD's, or production's.
-    fn query_acao(&self, query: &str, method: &Method, headers: &HeaderMap) -> Result<Option<Acao>, Problem> {
-        let acao = match field(query, "acao").map_err(|Twice| Problem::ActionInvalid)? {
-            None => return Ok(None),
-            given => parse_acao(given)?,
-        };
-        let acts = self.perfil() == Perfil::Homologacao && method == Method::GET && !is_preview(headers);
-        Ok(acts.then_some(acao))
     }
 
     /// Stores the answer and its event in one step, in a task that nobody can cut short.
@@ -63,7 +60,7 @@ impl App {
                     Err(NotApplied::AlreadySo) => return Ok(self.answered(&proposta, true, accepts)),
                     Err(NotApplied::Refused { stored }) if accepts.prefers_html => {
                         tracing::info!(proposta = self.links.log_name(proposta.id()), %stored, "answered already");
-                        return Ok(self.pages.conflict(&proposta, self.creditor(&proposta)));
+                        return Ok(page::conflict(&proposta, &self.creditor(&proposta)).into());
                     }
                     Err(NotApplied::Refused { stored }) => return Err(Problem::AlreadyAnswered(stored)),
                 };
@@ -88,30 +85,32 @@ impl App {
 
     fn answered(&self, proposta: &Proposta, before: bool, accepts: Accepts) -> Reply {
         match Confirmacao::of(proposta, before) {
-            Some(_) if accepts.prefers_html => self.pages.answered(proposta, self.creditor(proposta)),
+            Some(_) if accepts.prefers_html => page::answered(proposta, &self.creditor(proposta)).into(),
             Some(confirmacao) => json(StatusCode::OK, &confirmacao),
             None => Problem::Internal.reply("sem-resposta"),
         }
     }
 
-    fn page(&self, proposta: &Proposta, query: &str) -> Reply {
+    fn page(&self, proposta: &Proposta) -> Reply {
+        let creditor = self.creditor(proposta);
         match proposta.respondida_em() {
-            Some(_) => self.pages.answered(proposta, self.creditor(proposta)),
-            None => {
-                let chave = field(query, "chave").unwrap_or_default();
-                self.pages.offer(proposta, self.creditor(proposta), chave.as_deref())
-            }
+            Some(_) => page::answered(proposta, &creditor).into(),
+            None => page::offer(proposta, &creditor).into(),
         }
     }
 
-    fn creditor(&self, proposta: &Proposta) -> &str {
-        self.partners().get(proposta.client_id()).map_or("", |partner| partner.creditor_name())
+    fn creditor(&self, proposta: &Proposta) -> String {
+        let partners = self.config.partners.current();
+        partners.get(proposta.client_id()).map_or_else(String::new, |partner| partner.creditor_name().to_owned())
     }
 }
 
 /// The action of a POST, from its form or its JSON.
-fn body_acao(headers: &HeaderMap, body: &[u8]) -> Result<Acao, Problem> {
-    match body_type(headers)? {
+fn body_acao(body_type: BodyType, body: &[u8]) -> Result<Acao, Problem> {
+    if body.is_empty() {
+        return Err(Problem::ActionMissing);
+    }
+    match body_type {
         BodyType::Form => {
             let form = str::from_utf8(body).map_err(|_| Problem::ActionInvalid)?;
             parse_acao(field(form, "acao").map_err(|Twice| Problem::ActionInvalid)?)
@@ -121,6 +120,14 @@ fn body_acao(headers: &HeaderMap, body: &[u8]) -> Result<Acao, Problem> {
             BadAcao::Body(invalid) => Problem::Invalid(invalid),
             _ => Problem::ActionInvalid,
         }),
+    }
+}
+
+/// The action of a query, if there is one.
+fn query_acao(query: &str) -> Result<Option<Acao>, Problem> {
+    match field(query, "acao").map_err(|Twice| Problem::ActionInvalid)? {
+        None => Ok(None),
+        given => parse_acao(given).map(Some),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use reqwest::redirect::Policy as Redirects;
 use svc_core::{Falha, Jitter, Next, Outcome, Policy, SignedRequest, Tentativa, retry_after};
 use tokio::task::JoinSet;
 
-use crate::routes::App;
-use crate::seams::Clock;
+use crate::app::App;
+use crate::seams::{Clock, Resolver};
 use crate::store::{Lease, StoreError};
 
 /// Most attempts in flight (C34).
@@ -29,7 +30,7 @@ const LEASE_RESERVE: Duration = Duration::from_secs(15);
 /// Idle connections are kept for the next webhook to the same host.
 const POOL_IDLE: Duration = Duration::from_secs(10);
 const MAX_IDLE_PER_HOST: usize = 8;
-/// How often to look although nobody rang: a wall clock can jump.
+/// How often to look although nobody rang.
 const POLL: Duration = Duration::from_secs(1);
 
 /// The task that delivers.
@@ -41,14 +42,14 @@ pub(crate) struct Deliverer {
 
 impl Deliverer {
     pub(crate) fn new(app: Arc<App>) -> Self {
-        let client = client(&app.config.policy);
+        let client = client(&app.config.policy, &app.config.resolver);
         Self { app, client, attempts: JoinSet::new() }
     }
 
-    /// Delivers until told to stop, then waits for what is in flight, no longer than one attempt takes.
-    pub(crate) async fn run(mut self, stop: impl Future<Output = ()>) {
-        tokio::pin!(stop);
-        loop {
+    /// Delivers until told to stop; then attempts what is due and waits for what is in flight, until `stop` gives a time.
+    pub(crate) async fn run(mut self, stop: impl Future<Output = Instant>) {
+        let mut stop = pin!(stop);
+        let deadline = loop {
             let wait = match self.step().await {
                 Ok(wait) => wait,
                 Err(error) => {
@@ -57,32 +58,39 @@ impl Deliverer {
                 }
             };
             tokio::select! {
-                () = &mut stop => break,
+                deadline = &mut stop => break deadline,
                 () = self.app.wake.notified() => {}
                 () = tokio::time::sleep(wait) => {}
                 Some(_) = self.attempts.join_next() => {}
             }
+        };
+        let drained = async {
+            loop {
+                let stepped = self.step().await;
+                if self.attempts.join_next().await.is_none() || stepped.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout_at(deadline.into(), drained).await.is_err() {
+            tracing::warn!("attempts cut off at the end");
         }
-        let drained = async { while self.attempts.join_next().await.is_some() {} };
-        if tokio::time::timeout(ATTEMPT_DEADLINE, drained).await.is_err() {
-            tracing::warn!("attempts cut off at the end; they are repeated after their lease");
+        if let Ok(Some(_)) = self.app.store.next_due().await {
+            tracing::warn!("deliveries are pending at the end");
         }
     }
 
     /// Starts an attempt for each delivery that is due, as far as there is room; gives the time until the next is.
     async fn step(&mut self) -> Result<Duration, StoreError> {
         while self.attempts.try_join_next().is_some() {}
-        let now = self.app.config.clock.now();
-        let until = now + ATTEMPT_DEADLINE + LEASE_RESERVE;
         let room = MAX_IN_FLIGHT.saturating_sub(self.attempts.len());
-        for lease in self.app.store.lease(room, until, now).await? {
+        for lease in self.app.store.lease(room, ATTEMPT_DEADLINE + LEASE_RESERVE).await? {
             self.attempts.spawn(attempt(Arc::clone(&self.app), self.client.clone(), lease));
         }
         if self.attempts.len() >= MAX_IN_FLIGHT {
             return Ok(POLL);
         }
-        let due = self.app.store.next_due().await?;
-        let wait = due.map_or(POLL, |due| due.signed_duration_since(now).to_std().unwrap_or_default());
+        let wait = self.app.store.next_due().await?.unwrap_or(POLL);
         Ok(wait.clamp(Duration::from_millis(1), POLL))
     }
 }
@@ -92,7 +100,8 @@ async fn attempt(app: Arc<App>, client: Client, lease: Lease) {
     let Lease { delivery, fence } = lease;
     let name = app.links.log_name(delivery.evento().id().proposta());
     // Without its partner there is no secret to sign with: it stays pending (C24).
-    let Some(partner) = app.partners().get(delivery.client_id()) else { return };
+    let partners = app.config.partners.current();
+    let Some(partner) = partners.get(delivery.client_id()) else { return };
     let (em, began) = (app.config.clock.now(), Instant::now());
     // A range that was open when the proposal came may be closed today.
     let resultado = if delivery.url().host_allowed(&app.config.policy) {
@@ -124,25 +133,27 @@ async fn post(client: &Client, request: SignedRequest<'_>, clock: &Clock) -> Out
     for (name, value) in request.headers {
         builder = builder.header(name, value);
     }
-    let exchange = async {
-        let mut response = builder.send().await?;
-        let (mut read, status) = (0, response.status().as_u16());
-        let header = response.headers().get("retry-after").map(|value| value.as_bytes().to_vec());
-        // The status line decides; the body is read so that the connection can serve again, and no further.
-        while read < MAX_ANSWER_BYTES {
-            match response.chunk().await {
-                Ok(Some(chunk)) => read += chunk.len(),
-                Ok(None) | Err(_) => break,
+    let deadline = tokio::time::Instant::now() + ATTEMPT_DEADLINE;
+    let mut response = match tokio::time::timeout_at(deadline, builder.send()).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Outcome::Failed(falha(&error)),
+        Err(_) => return Outcome::Failed(Falha::TempoEsgotado),
+    };
+    let header = response.headers().get("retry-after").map(|value| value.as_bytes().to_vec());
+    let retry_after = header.and_then(|header| retry_after(&header, clock.now()));
+    let outcome = Outcome::Status { code: response.status().as_u16(), retry_after };
+    // The status line decides, whatever the body does: it is read only so that the connection can serve again.
+    let drained = async {
+        let mut read = 0;
+        while let Ok(Some(chunk)) = response.chunk().await {
+            read += chunk.len();
+            if read > MAX_ANSWER_BYTES {
+                break;
             }
         }
-        let retry_after = header.and_then(|header| retry_after(&header, clock.now()));
-        Ok(Outcome::Status { code: status, retry_after })
     };
-    match tokio::time::timeout(ATTEMPT_DEADLINE, exchange).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => Outcome::Failed(falha(&error)),
-        Err(_) => Outcome::Failed(Falha::TempoEsgotado),
-    }
+    let _ = tokio::time::timeout_at(deadline, drained).await;
+    outcome
 }
 
 /// The kind of a failure, by what caused it.
@@ -155,16 +166,22 @@ fn falha(error: &reqwest::Error) -> Falha {
                 Unresolved::Failed | Unresolved::Late => Falha::Dns,
             };
         }
-        // What a handshake fails with; a plain connection never does.
-        if cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+        if is_handshake_error(cause) {
             return Falha::Tls;
         }
     }
     if error.is_timeout() { Falha::TempoEsgotado } else { Falha::Conexao }
 }
 
+/// What a TLS handshake fails with, and a plain connection never. Wrapped ones are no sources of their wrappers.
+fn is_handshake_error(error: &(dyn Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| {
+        error.kind() == io::ErrorKind::InvalidData || error.get_ref().is_some_and(|inner| is_handshake_error(inner))
+    })
+}
+
 /// The client of all attempts: no redirects, no proxy, no cookies, no decompression, vetted addresses only.
-fn client(policy: &Policy) -> Client {
+fn client(policy: &Policy, resolver: &Resolver) -> Client {
     let builder = || {
         Client::builder()
             .user_agent(concat!("svc-server/", env!("CARGO_PKG_VERSION")))
@@ -173,7 +190,7 @@ fn client(policy: &Policy) -> Client {
             .connect_timeout(CONNECT_DEADLINE)
             .pool_idle_timeout(POOL_IDLE)
             .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
-            .dns_resolver(Vetted { policy: policy.clone() })
+            .dns_resolver(Vetted { policy: policy.clone(), resolver: resolver.clone() })
     };
     builder().build().unwrap_or_else(|_| {
         tracing::warn!("no certificate authorities on this machine: https webhooks will fail as tls");
@@ -184,21 +201,22 @@ fn client(policy: &Policy) -> Client {
 /// Resolves names to the addresses that the policy lets through (C31). Literals were judged before.
 struct Vetted {
     policy: Policy,
+    resolver: Resolver,
 }
 
 impl Resolve for Vetted {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.policy.clone();
+        let (policy, resolver) = (self.policy.clone(), self.resolver.clone());
         Box::pin(async move {
-            // The port is the URL's; 0 stands for it.
-            let found = tokio::time::timeout(DNS_DEADLINE, tokio::net::lookup_host((name.as_str(), 0)));
-            let found: Vec<SocketAddr> =
-                found.await.map_err(|_| Unresolved::Late)?.map_err(|_| Unresolved::Failed)?.collect();
-            let vetted: Vec<_> = found.into_iter().filter(|address| policy.may_reach(address.ip())).collect();
-            if vetted.is_empty() {
-                return Err(Unresolved::Refused.into());
+            let found = tokio::time::timeout(DNS_DEADLINE, resolver.resolve(name.as_str())).await;
+            let found = found.map_err(|_| Unresolved::Late)?.map_err(|_| Unresolved::Failed)?;
+            if found.is_empty() {
+                return Err(Unresolved::Failed.into());
             }
-            Ok(Box::new(vetted.into_iter()) as Addrs)
+            // The port is the URL's; 0 stands for it.
+            let vetted = found.into_iter().filter(|address| policy.may_reach(*address));
+            let vetted: Vec<_> = vetted.map(|address| SocketAddr::new(address, 0)).collect();
+            if vetted.is_empty() { Err(Unresolved::Refused.into()) } else { Ok(Box::new(vetted.into_iter()) as Addrs) }
         })
     }
 }

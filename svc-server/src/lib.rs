@@ -22,12 +22,15 @@
 //! TLS and HTTP/2, which belong to a proxy in front.
 
 mod seams;
-pub use seams::{Clock, NoRandomness, Random};
+pub use seams::{Clock, NoRandomness, Random, Resolver};
 
-mod auth;
+mod key;
 mod partners;
-pub use auth::{MIN_KEY_BYTES, ServerKey, ShortKey};
-pub use partners::{DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, DEMO_WEBHOOK_SECRET, Partner, Partners, PartnersError};
+pub use key::ServerKey;
+pub use partners::{
+    DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, DEMO_WEBHOOK_SECRET, NewPartner, Partner, Partners, PartnersError,
+    SharedPartners,
+};
 
 mod config;
 mod sender;
@@ -40,10 +43,14 @@ pub use settings::{BadSetting, LogFormat, SETTINGS, Setting, Settings};
 mod server;
 pub use server::run;
 
+mod app;
+mod auth;
 mod confirmar;
 mod deliver;
+mod limiter;
 mod link;
 mod page;
+mod propostas;
 mod reply;
 mod request;
 mod routes;

@@ -7,7 +7,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use svc_core::{Perfil, PropostaId};
 
-use crate::auth::ServerKey;
+use crate::key::ServerKey;
 
 /// Bytes of a link key: 144 bits, 24 characters.
 const LINK_KEY_BYTES: usize = 18;

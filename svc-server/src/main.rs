@@ -1,16 +1,26 @@
 //! The program: reads settings, binds, and lets the library serve.
 
-use std::io::Write;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use svc_core::Perfil;
-use svc_server::{DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, LogFormat, SETTINGS, Settings, run};
+use svc_server::{
+    DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, LogFormat, NewPartner, Partners, Random, SETTINGS, Settings, SharedPartners,
+    run,
+};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// EX_USAGE of sysexits.h: the settings are at fault.
 const EXIT_USAGE: u8 = 64;
+/// What a shell shows of a program that was interrupted.
+const EXIT_FORCED: i32 = 130;
 
 fn main() -> ExitCode {
     let flags = match command().try_get_matches() {
@@ -21,19 +31,22 @@ fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS };
         }
     };
-    let settings = match Settings::read(|var| flag(&flags, var).or_else(|| std::env::var(var).ok())) {
+    if let Some(client_id) = new_partner(&flags) {
+        return print_new_partner(client_id);
+    }
+    let settings = match Settings::read(|var| flag(&flags, var).or_else(|| std::env::var_os(var))) {
         Ok(settings) => settings,
         Err(error) => return usage(&error.to_string()),
     };
-    log_to_stderr(settings.log);
+    let log = log_to_stderr(settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(serve(settings)),
+        Ok(runtime) => runtime.block_on(serve(settings, &log)),
         Err(error) => usage(&format!("no runtime: {error}")),
     }
 }
 
-async fn serve(settings: Settings) -> ExitCode {
+async fn serve(settings: Settings, log: &LogWriter) -> ExitCode {
     let listener = match TcpListener::bind(settings.listen).await {
         Ok(listener) => listener,
         Err(error) => return usage(&format!("SVC_LISTEN: {} cannot be bound: {error}", settings.listen)),
@@ -44,9 +57,18 @@ async fn serve(settings: Settings) -> ExitCode {
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
+    raise_descriptor_limit(settings.config.max_connections);
+    if let Some(file) = settings.partners_file.clone() {
+        match signal(SignalKind::hangup()) {
+            Ok(hangups) => drop(tokio::spawn(reload(file, settings.config.partners.clone(), hangups))),
+            Err(error) => return usage(&format!("SIGHUP cannot be listened for: {error}")),
+        }
+    }
     let address = listener.local_addr().unwrap_or(settings.listen);
     greet(&settings, &address.to_string());
-    match run(listener, settings.config, either(terminate, interrupt)).await {
+    let ended = run(listener, settings.config, asked_to_stop(terminate, interrupt)).await;
+    log.flush();
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => usage(&format!("SVC_LISTEN: {error}")),
     }
@@ -54,7 +76,7 @@ async fn serve(settings: Settings) -> ExitCode {
 
 /// What to do next, for whoever started it by hand. A closed standard output is no reason to stop.
 fn greet(settings: &Settings, address: &str) {
-    let demonstration = settings.config.partners.get(DEMO_CLIENT_ID).is_some();
+    let demonstration = settings.config.partners.current().get(DEMO_CLIENT_ID).is_some();
     let mut out = std::io::stdout().lock();
     let perfil = settings.config.policy.perfil();
     let _ = writeln!(out, "svc-server {} listens on http://{address} ({perfil})", env!("CARGO_PKG_VERSION"));
@@ -73,10 +95,64 @@ The README goes on from there: a proposal, the customer's answer, the signed web
     }
 }
 
-async fn either(mut one: tokio::signal::unix::Signal, mut other: tokio::signal::unix::Signal) {
+/// Completes at the first signal; a second one ends the process where it is. What was acknowledged is stored by then.
+async fn asked_to_stop(mut terminate: Signal, mut interrupt: Signal) {
+    either(&mut terminate, &mut interrupt).await;
+    tracing::info!("stopping: no new connections; a second signal ends at once");
+    tokio::spawn(async move {
+        either(&mut terminate, &mut interrupt).await;
+        std::process::exit(EXIT_FORCED);
+    });
+}
+
+async fn either(one: &mut Signal, other: &mut Signal) {
     tokio::select! {
         _ = one.recv() => {}
         _ = other.recv() => {}
+    }
+}
+
+/// Reads the partners again at each SIGHUP; a bad file leaves things as they are (C24).
+async fn reload(file: PathBuf, partners: SharedPartners, mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        match Partners::from_file(&file) {
+            Ok(new) => {
+                partners.replace(new);
+                tracing::info!("partners read again");
+            }
+            Err(error) => tracing::error!(%error, "partners not read again; the old ones stay"),
+        }
+    }
+}
+
+/// Each connection needs a descriptor, and the rest of the process a few.
+fn raise_descriptor_limit(max_connections: usize) {
+    const RESERVE: u64 = 512;
+    let needed = RESERVE + u64::try_from(max_connections).unwrap_or(u64::MAX - RESERVE);
+    let allowed = rlimit::increase_nofile_limit(needed).unwrap_or(0);
+    if allowed < needed {
+        tracing::warn!(allowed, needed, "fewer open files allowed than --max-connections needs");
+    }
+}
+
+/// The client of `partner new CLIENT_ID`, if that was asked for.
+fn new_partner(flags: &ArgMatches) -> Option<&str> {
+    let new = flags.subcommand_matches("partner")?.subcommand_matches("new")?;
+    new.get_one::<String>("CLIENT_ID").map(String::as_str)
+}
+
+/// The entry goes to standard output, to be put into a file; the secret beside it, to be seen once.
+fn print_new_partner(client_id: &str) -> ExitCode {
+    if client_id.trim().is_empty() || client_id.chars().any(char::is_control) {
+        return usage("CLIENT_ID is blank or has control characters");
+    }
+    match NewPartner::draw(client_id, &Random::system()) {
+        Ok(new) => {
+            println!("{}", new.entry);
+            eprintln!("client_secret, shown this once: {}", *new.client_secret);
+            ExitCode::SUCCESS
+        }
+        Err(error) => usage(&error.to_string()),
     }
 }
 
@@ -85,13 +161,67 @@ fn usage(line: &str) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-fn log_to_stderr(format: LogFormat) {
+fn log_to_stderr(format: LogFormat) -> LogWriter {
+    let writer = LogWriter::start();
+    let made = writer.clone();
     // Dependencies' own words at lower levels may hold what no log of ours may (C39).
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::INFO).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || made.clone())
+        .with_max_level(tracing::Level::INFO)
+        .with_target(false);
     match format {
-        LogFormat::Text => subscriber.init(),
+        LogFormat::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
+    }
+    writer
+}
+
+/// Writes the log from a thread of its own: standard error can be a pipe that nobody reads, and must hold up no request.
+/// Lines that find no room are lost.
+#[derive(Clone)]
+struct LogWriter(SyncSender<LogItem>);
+
+enum LogItem {
+    Line(Vec<u8>),
+    /// Answered when all before it is written.
+    Flush(SyncSender<()>),
+}
+
+impl LogWriter {
+    /// Lines that wait to be written.
+    const WAITING: usize = 8_192;
+
+    fn start() -> Self {
+        let (sender, items) = sync_channel(Self::WAITING);
+        std::thread::spawn(move || {
+            for item in items {
+                match item {
+                    // Whoever closed standard error does not want to read.
+                    LogItem::Line(line) => drop(std::io::stderr().write_all(&line)),
+                    LogItem::Flush(done) => drop(done.try_send(())),
+                }
+            }
+        });
+        Self(sender)
+    }
+
+    /// Waits a moment for what is not written yet.
+    fn flush(&self) {
+        let (done, written) = sync_channel(1);
+        if self.0.try_send(LogItem::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(Duration::from_secs(1));
+        }
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.try_send(LogItem::Line(line.to_vec()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -102,9 +232,21 @@ fn command() -> Command {
     let flags = SETTINGS.iter().filter_map(|setting| {
         let flag = setting.flag?;
         let help = format!("{} [env: {}]", setting.help, setting.var);
-        Some(Arg::new(setting.var).long(flag).value_name(setting.value).help(help).action(ArgAction::Append))
+        Some(
+            Arg::new(setting.var)
+                .long(flag)
+                .value_name(setting.value)
+                .help(help)
+                .action(ArgAction::Append)
+                .value_parser(NonEmptyStringValueParser::new()),
+        )
     });
+    let new = Command::new("new")
+        .about("Prints the entry of a new partner for the partners file, and once its client secret")
+        .arg(Arg::new("CLIENT_ID").required(true));
+    let partner = Command::new("partner").about("Makes partners").subcommand(new).subcommand_required(true);
     Command::new("svc-server")
+        .subcommand(partner)
         .version(env!("CARGO_PKG_VERSION"))
         .about("Loan Proposal Partner Service: reference server")
         .args(flags)
@@ -112,7 +254,7 @@ fn command() -> Command {
 }
 
 /// A flag's value; a repeated one is a list.
-fn flag(flags: &ArgMatches, var: &'static str) -> Option<String> {
+fn flag(flags: &ArgMatches, var: &'static str) -> Option<OsString> {
     let values: Vec<_> = flags.try_get_many::<String>(var).ok()??.map(String::as_str).collect();
-    Some(values.join(","))
+    Some(values.join(",").into())
 }

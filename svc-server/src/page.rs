@@ -1,63 +1,55 @@
 //! The customer's page (C17): what a proposal says, as a person reads it.
 
+use std::sync::LazyLock;
+
 use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use rust_decimal::{Decimal, RoundingStrategy};
 use sha2::{Digest, Sha256};
-use svc_core::{Data, Proposta, Status, today_in_brasilia};
+use svc_core::{Dados, Data, Proposta, Status, today_in_brasilia};
 
-use crate::reply::{Reply, html};
-
-/// Makes pages, all behind one policy.
+/// A page, and the status that it comes with.
 #[derive(Debug)]
-pub(crate) struct Pages {
-    csp: HeaderValue,
+pub(crate) struct Html {
+    pub(crate) status: StatusCode,
+    pub(crate) text: String,
 }
 
-impl Pages {
-    pub(crate) fn new() -> Self {
-        let csp = format!(
-            "default-src 'none'; style-src 'sha256-{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-            STANDARD.encode(Sha256::digest(STYLE))
-        );
-        Self { csp: HeaderValue::try_from(csp).expect("ASCII without controls") }
-    }
-
-    /// The offer, with its two buttons.
-    pub(crate) fn offer(&self, proposta: &Proposta, creditor: &str, chave: Option<&str>) -> Reply {
-        let action = match chave {
-            Some(chave) => format!("/confirmar/{}?chave={}", proposta.id(), encode(chave)),
-            None => format!("/confirmar/{}", proposta.id()),
-        };
-        let offer = proposta.dados().map(|_| Offer::of(proposta));
-        self.page(StatusCode::OK, Page { offer, action, ..Page::titled("Proposta de empréstimo", creditor) })
-    }
-
-    /// The answer that stands.
-    pub(crate) fn answered(&self, proposta: &Proposta, creditor: &str) -> Reply {
-        self.page(StatusCode::OK, Page { result: result(proposta), ..Page::titled("Resposta registrada", creditor) })
-    }
-
-    /// The answer that stands, to someone who gave another.
-    pub(crate) fn conflict(&self, proposta: &Proposta, creditor: &str) -> Reply {
-        let note = Some("A outra escolha não muda mais a resposta.");
-        let page = Page { result: result(proposta), note, ..Page::titled("Proposta já respondida", creditor) };
-        self.page(StatusCode::CONFLICT, page)
-    }
-
-    /// Nothing stands behind the link.
-    pub(crate) fn not_found(&self) -> Reply {
-        let note = Some("Confira se o endereço está completo, como veio na mensagem.");
-        self.page(StatusCode::NOT_FOUND, Page { note, ..Page::titled("Proposta não encontrada", "") })
-    }
-
-    fn page(&self, status: StatusCode, page: Page<'_>) -> Reply {
-        html(status, page.render().expect("a template over text, written to memory"), &self.csp)
-    }
+/// The offer, with its two buttons.
+pub(crate) fn offer(proposta: &Proposta, creditor: &str) -> Html {
+    let offer = proposta.dados().map(Offer::of);
+    // After retention there is nothing to agree to.
+    let note = offer.is_none().then_some("Os dados desta proposta foram removidos.");
+    Page { offer, note, ..Page::titled("Proposta de empréstimo", creditor) }.html(StatusCode::OK)
 }
+
+/// The answer that stands.
+pub(crate) fn answered(proposta: &Proposta, creditor: &str) -> Html {
+    Page { result: result(proposta), ..Page::titled("Resposta registrada", creditor) }.html(StatusCode::OK)
+}
+
+/// The answer that stands, to someone who gave another.
+pub(crate) fn conflict(proposta: &Proposta, creditor: &str) -> Html {
+    let note = Some("A outra escolha não muda mais a resposta.");
+    let page = Page { result: result(proposta), note, ..Page::titled("Proposta já respondida", creditor) };
+    page.html(StatusCode::CONFLICT)
+}
+
+/// Nothing stands behind the link.
+pub(crate) fn not_found() -> Html {
+    let note = Some("Confira se o endereço está completo, como veio na mensagem.");
+    Page { note, ..Page::titled("Proposta não encontrada", "") }.html(StatusCode::NOT_FOUND)
+}
+
+/// What a browser may do with a page: show it in this style, and send its form back.
+pub(crate) static CSP: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        STANDARD.encode(Sha256::digest(STYLE))
+    )
+});
 
 const STYLE: &str = include_str!("page.css");
 
@@ -68,14 +60,17 @@ struct Page<'p> {
     title: &'p str,
     creditor: &'p str,
     offer: Option<Offer>,
-    action: String,
     result: Option<String>,
     note: Option<&'static str>,
 }
 
 impl<'p> Page<'p> {
     fn titled(title: &'p str, creditor: &'p str) -> Self {
-        Self { style: STYLE, title, creditor, offer: None, action: String::new(), result: None, note: None }
+        Self { style: STYLE, title, creditor, offer: None, result: None, note: None }
+    }
+
+    fn html(&self, status: StatusCode) -> Html {
+        Html { status, text: self.render().expect("a template over text, written to memory") }
     }
 }
 
@@ -87,10 +82,7 @@ struct Offer {
 }
 
 impl Offer {
-    fn of(proposta: &Proposta) -> Self {
-        let Some(dados) = proposta.dados() else {
-            return Self { first_name: String::new(), cpf: String::new(), rows: Vec::new() };
-        };
+    fn of(dados: &Dados) -> Self {
         let valores = dados.simulacao.valores.clone().unwrap_or_default();
         let taxas = dados.simulacao.taxas.clone().unwrap_or_default();
         let prazos = dados.simulacao.prazos.clone().unwrap_or_default();
@@ -166,10 +158,6 @@ fn thousands(digits: &str) -> String {
 /// `dd/mm/aaaa`.
 fn day(data: Data) -> String {
     data.date().format("%d/%m/%Y").to_string()
-}
-
-fn encode(text: &str) -> String {
-    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 #[cfg(test)]

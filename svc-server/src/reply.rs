@@ -8,6 +8,7 @@ use serde::Serialize;
 use svc_core::{Invalid, Status, Violacao};
 
 use crate::auth::Refused;
+use crate::page::{CSP, Html};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
 
@@ -19,6 +20,7 @@ pub(crate) const X_SVC_CAPABILITIES: HeaderName = HeaderName::from_static("x-svc
 #[derive(Clone, Debug)]
 pub(crate) enum Problem {
     Invalid(Invalid),
+    Host,
     ActionMissing,
     ActionInvalid,
     Credentials,
@@ -33,6 +35,8 @@ pub(crate) enum Problem {
     AlreadyAnswered(Status),
     BodyTooLarge,
     ContentType,
+    /// Too many failed logins; try again after these seconds.
+    TooManyAttempts(u32),
     /// Try again after these seconds.
     Unavailable(u32),
     Internal,
@@ -47,6 +51,12 @@ impl Problem {
                 "requisicao_invalida",
                 "Requisição inválida",
                 "O corpo tem uma ou mais violações; cada uma está em violacoes.",
+            ),
+            Self::Host => (
+                StatusCode::BAD_REQUEST,
+                "host_invalido",
+                "Host inválido",
+                "Envie um único cabeçalho Host, com nome ou endereço e, se houver, porta.",
             ),
             Self::ActionMissing => (
                 StatusCode::BAD_REQUEST,
@@ -130,7 +140,13 @@ impl Problem {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "tipo_de_conteudo_invalido",
                 "Tipo de conteúdo inválido",
-                "Envie Content-Type: application/json.",
+                "Envie Content-Type: application/json; em /confirmar, também application/x-www-form-urlencoded.",
+            ),
+            Self::TooManyAttempts(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "muitas_tentativas",
+                "Muitas tentativas",
+                "Muitos logins falharam; tente de novo depois do tempo em Retry-After.",
             ),
             Self::Unavailable(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -145,10 +161,6 @@ impl Problem {
                 "O serviço falhou; informe id_requisicao a quem o opera.",
             ),
         }
-    }
-
-    pub(crate) fn status(&self) -> StatusCode {
-        self.describe().0
     }
 
     /// The answer, with the headers that its kind asks for.
@@ -183,7 +195,7 @@ impl Problem {
             Self::MethodNotAllowed(methods) => {
                 reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
             }
-            Self::Unavailable(seconds) => {
+            Self::Unavailable(seconds) | Self::TooManyAttempts(seconds) => {
                 reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*seconds));
             }
             _ => {}
@@ -220,14 +232,21 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Reply {
 }
 
 /// A page, behind the headers that keep it what it is (C17).
-pub(crate) fn html(status: StatusCode, page: String, csp: &HeaderValue) -> Reply {
-    let mut reply = with_type(status, "text/html; charset=utf-8", page.into());
-    let headers = reply.headers_mut();
-    headers.insert("content-security-policy", csp.clone());
-    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
-    headers.insert("x-robots-tag", HeaderValue::from_static("noindex, nofollow"));
-    reply
+impl From<Html> for Reply {
+    fn from(page: Html) -> Self {
+        let mut reply = with_type(page.status, "text/html; charset=utf-8", page.text.into());
+        let headers = reply.headers_mut();
+        headers.insert("content-security-policy", HeaderValue::from_static(&CSP));
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+        headers.insert("x-robots-tag", HeaderValue::from_static("noindex, nofollow"));
+        reply
+    }
+}
+
+/// The description of this service for machines.
+pub(crate) fn yaml(text: &'static str) -> Reply {
+    with_type(StatusCode::OK, "application/yaml", Bytes::from_static(text.as_bytes()))
 }
 
 /// No body, for OPTIONS (C18).

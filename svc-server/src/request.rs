@@ -1,11 +1,14 @@
 //! What a request says: its body within its limits, its form fields, what its sender accepts, and who sends it.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, USER_AGENT};
+use hyper::body::{Body, Incoming};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
+use hyper::http::uri::Authority;
+use svc_core::{Invalid, IpRange};
 
 use crate::reply::{Problem, X_REQUEST_ID};
 
@@ -26,9 +29,44 @@ pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming) -> Result<Byt
     match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::BodyTooLarge),
-        // The connection broke: nobody reads the answer.
-        Ok(Err(_)) | Err(_) => Err(Problem::Timeout),
+        // It ended too early, or is not in the chunks that it claims to be in.
+        Ok(Err(_)) => Err(Problem::Invalid(Invalid::unreadable())),
+        Err(_) => Err(Problem::Timeout),
     }
+}
+
+/// Checks that there is one `Host`, and that it is one (C18).
+pub(crate) fn check_host(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Problem::Host) };
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()).ok_or(Problem::Host)?;
+    let text = authority.as_str();
+    // The parser takes user names, and ports of any kind.
+    let port = text.rsplit_once(':').filter(|_| !text.ends_with(']')).map(|(_, port)| port);
+    let port_fits =
+        port.is_none_or(|port| port.parse::<u16>().is_ok() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    if text.contains('@') || authority.host().is_empty() || !port_fits { Err(Problem::Host) } else { Ok(()) }
+}
+
+/// The address that a request comes from: the peer's, or behind trusted proxies the rightmost one that is none of them
+/// (C23).
+pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpRange]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|range| range.contains(address));
+    let mut address = peer.to_canonical();
+    let forwarded = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).map(str::trim).collect();
+    for hop in hops.into_iter().rev() {
+        if !is_trusted(address) {
+            break;
+        }
+        let hop = hop.parse().or_else(|_| hop.parse::<SocketAddr>().map(|hop| hop.ip()));
+        match hop {
+            Ok(hop) => address = hop.to_canonical(),
+            // Whoever wrote that is not to be believed any further.
+            Err(_) => break,
+        }
+    }
+    address
 }
 
 /// The type of a body.
@@ -38,8 +76,12 @@ pub(crate) enum BodyType {
     Form,
 }
 
-/// Reads the `Content-Type`; an absent one is JSON, and JSON is UTF-8 (C18).
-pub(crate) fn body_type(headers: &HeaderMap) -> Result<BodyType, Problem> {
+/// Reads the `Content-Type`; an absent one is JSON, JSON is UTF-8, and no body has no type (C18).
+pub(crate) fn body_type(headers: &HeaderMap, body: &Incoming) -> Result<BodyType, Problem> {
+    if body.is_end_stream() { Ok(BodyType::Json) } else { parse_body_type(headers) }
+}
+
+fn parse_body_type(headers: &HeaderMap) -> Result<BodyType, Problem> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return Ok(BodyType::Json) };
     if values.next().is_some() {
@@ -91,21 +133,22 @@ pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
 /// Whether this fetch is a preview of the link and not a person's: an agent that draws previews, or a browser that looks
 /// ahead (C14).
 pub(crate) fn is_preview(headers: &HeaderMap) -> bool {
-    let says = |name: &str, word: &str| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.into_iter().any(|value| value.to_ascii_lowercase().contains(word))
-    };
     is_preview_agent(headers)
-        || says("sec-purpose", "prefetch")
-        || says("purpose", "prefetch")
-        || says("x-moz", "prefetch")
-        || says("x-purpose", "preview")
+        || says(headers, "sec-purpose", "prefetch")
+        || says(headers, "purpose", "prefetch")
+        || says(headers, "x-moz", "prefetch")
+        || says(headers, "x-purpose", "preview")
 }
 
 /// Whether a preview agent sends this: it always gets a page.
 pub(crate) fn is_preview_agent(headers: &HeaderMap) -> bool {
-    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    PREVIEW_AGENTS.iter().any(|name| agent.contains(name))
+    PREVIEW_AGENTS.iter().any(|name| says(headers, "user-agent", name))
+}
+
+/// Whether one of a header's values holds a word, in any case, whatever bytes are around it.
+fn says(headers: &HeaderMap, name: &str, word: &str) -> bool {
+    let holds = |value: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
+    headers.get_all(name).iter().any(|value| holds(value.as_bytes()))
 }
 
 /// The agents of C14.
@@ -144,6 +187,8 @@ pub(crate) struct Twice;
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -182,6 +227,9 @@ mod tests {
             assert!(is_preview(&headers(&[(name, value)])), "{value}");
         }
         assert!(!is_preview(&headers(&[("user-agent", "curl/8.5.0"), ("purpose", "navigate")])));
+        let mut odd = headers(&[("user-agent", "x")]);
+        odd.append("user-agent", HeaderValue::from_bytes("WhatsApp/2.23 café".as_bytes()).unwrap());
+        assert!(is_preview(&odd));
     }
 
     #[test]
@@ -196,9 +244,40 @@ mod tests {
             ("application/jsonx", None),
             ("", None),
         ] {
-            assert_eq!(body_type(&headers(&[("content-type", value)])).ok(), expected, "{value}");
+            assert_eq!(parse_body_type(&headers(&[("content-type", value)])).ok(), expected, "{value}");
         }
-        assert_eq!(body_type(&HeaderMap::new()).ok(), Some(BodyType::Json));
+        assert_eq!(parse_body_type(&HeaderMap::new()).ok(), Some(BodyType::Json));
+    }
+
+    #[test]
+    fn a_host_is_one_name_or_address_and_perhaps_a_port() {
+        for host in ["example.com", "example.com:8080", "127.0.0.1:1", "[::1]", "[::1]:8080", "localhost"] {
+            assert!(check_host(&headers(&[("host", host)])).is_ok(), "{host}");
+        }
+        for host in
+            ["", "a b", "user@example.com", "example.com:", "example.com:x", "example.com:99999", "a/b", ":80", "a:+1"]
+        {
+            assert!(check_host(&headers(&[("host", host)])).is_err(), "{host}");
+        }
+        assert!(check_host(&HeaderMap::new()).is_err());
+        let mut twice = headers(&[("host", "a")]);
+        twice.append("host", "a".parse().unwrap());
+        assert!(check_host(&twice).is_err());
+    }
+
+    #[test]
+    fn c23_the_client_is_the_rightmost_address_that_is_no_trusted_proxy() {
+        let trusted = [IpRange::parse("10.0.0.0/8").unwrap(), IpRange::parse("127.0.0.0/8").unwrap()];
+        let of = |peer: &str, forwarded: &'static str| {
+            client_address(peer.parse().unwrap(), &headers(&[("x-forwarded-for", forwarded)]), &trusted).to_string()
+        };
+        assert_eq!(of("192.0.2.9", "203.0.113.1"), "192.0.2.9", "a stranger's word is nothing");
+        assert_eq!(of("10.0.0.1", "203.0.113.1"), "203.0.113.1");
+        assert_eq!(of("10.0.0.1", "1.1.1.1, 203.0.113.1, 10.0.0.2"), "203.0.113.1", "1.1.1.1 can be anybody's word");
+        assert_eq!(of("::ffff:10.0.0.1", "[2001:db8::1]:4711"), "2001:db8::1");
+        assert_eq!(of("10.0.0.1", "unknown, 10.0.0.2"), "10.0.0.2");
+        assert_eq!(of("10.0.0.1", "10.0.0.3"), "10.0.0.3");
+        assert_eq!(client_address("10.0.0.1".parse().unwrap(), &HeaderMap::new(), &trusted).to_string(), "10.0.0.1");
     }
 
     #[test]

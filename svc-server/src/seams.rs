@@ -1,39 +1,102 @@
 //! Where the server touches the world: the clock and the operating system's random numbers, each replaceable in tests.
 
 use std::fmt;
-use std::sync::Arc;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use tokio::net::lookup_host;
 
-/// The wall clock (C40).
+/// The clock (C40): the time of day for what is written down, and one that never jumps for what is waited for.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>);
+pub struct Clock {
+    wall: Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>,
+    monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+}
 
 impl Clock {
-    /// The operating system's.
+    /// The operating system's two.
     pub fn system() -> Self {
-        Self::from_fn(Utc::now)
+        let start = Instant::now();
+        Self { wall: Arc::new(Utc::now), monotonic: Arc::new(move || start.elapsed()) }
     }
 
-    /// Any other.
+    /// Another time of day, by which waits are measured too: for tests, whose clock moves forwards.
     ///
     /// ```
     /// let clock = svc_server::Clock::from_fn(|| chrono::DateTime::UNIX_EPOCH);
     /// assert_eq!(clock.now().timestamp(), 0);
     /// ```
     pub fn from_fn(now: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
+        let (wall, start) = (Arc::new(now), OnceLock::new());
+        let other = Arc::clone(&wall);
+        let monotonic = move || {
+            let now = other();
+            now.signed_duration_since(*start.get_or_init(|| now)).to_std().unwrap_or_default()
+        };
+        Self { wall, monotonic: Arc::new(monotonic) }
     }
 
-    /// The time.
+    /// The time of day.
     pub fn now(&self) -> DateTime<Utc> {
-        (self.0)()
+        (self.wall)()
+    }
+
+    /// The time since some moment, which no adjustment of the clock changes.
+    pub fn monotonic(&self) -> Duration {
+        (self.monotonic)()
     }
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
+    }
+}
+
+/// How the names in webhook URLs are resolved (C31).
+#[derive(Clone)]
+pub struct Resolver(Arc<Resolve>);
+
+type Resolve = dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync;
+
+impl Resolver {
+    /// The operating system's.
+    pub fn system() -> Self {
+        Self::from_fn(|name| async move { Ok(lookup_host((name, 0)).await?.map(|found| found.ip()).collect()) })
+    }
+
+    /// Any other; the addresses that it gives are vetted like all others.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let resolver = svc_server::Resolver::from_fn(|_| async { Ok(vec!["192.0.2.1".parse().unwrap()]) });
+    /// assert_eq!(resolver.resolve("example.com").await.unwrap().len(), 1);
+    /// # });
+    /// ```
+    pub fn from_fn<F>(resolve: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<Vec<IpAddr>>> + Send + 'static,
+    {
+        Self(Arc::new(move |name| Box::pin(resolve(name))))
+    }
+
+    /// The addresses of a name.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the resolver says.
+    pub async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        (self.0)(name.to_owned()).await
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Resolver")
     }
 }
 

@@ -1,6 +1,8 @@
 //! How the customer is told of a proposal (C35).
 
 use std::io::Write;
+use std::sync::LazyLock;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use svc_core::Proposta;
 
@@ -18,11 +20,26 @@ impl Sender {
     /// Sends the message with the customer's link. The name stays where it is: only the link is printed (C39).
     pub(crate) fn send(&self, _proposta: &Proposta, link: &str) -> Result<(), SendError> {
         match self {
-            Self::Log => writeln!(std::io::stdout(), "customer's link: {link}").map_err(|_| SendError),
+            Self::Log => PRINTER.try_send(format!("customer's link: {link}\n")).map_err(|_| SendError),
             Self::Channel(links) => links.send(link.to_owned()).map_err(|_| SendError),
         }
     }
 }
+
+/// Lines that wait to be printed; more are not sent.
+const WAITING_LINES: usize = 1_024;
+
+/// A thread of its own: standard output can be a pipe that nobody reads, and must hold nobody up but itself.
+static PRINTER: LazyLock<SyncSender<String>> = LazyLock::new(|| {
+    let (sender, lines) = sync_channel::<String>(WAITING_LINES);
+    std::thread::spawn(move || {
+        for line in lines {
+            // Whoever closed standard output does not want to read.
+            let _ = std::io::stdout().write_all(line.as_bytes());
+        }
+    });
+    sender
+});
 
 /// The message did not go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,27 +2,34 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 
+use crate::app::App;
 use crate::config::Config;
 use crate::deliver::Deliverer;
-use crate::routes::App;
 
 /// A header block must come within this time; the same timer ends an idle connection (C38).
 const HEADER_DEADLINE: Duration = Duration::from_secs(20);
+/// A client that takes nothing of its answer for this long is let go (C38).
+const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 /// Largest header block (C38).
 const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// Connections that are not done by then are cut at the end.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
+/// So much longer have the attempts of the last answers.
+const DRAIN_RESERVE: Duration = Duration::from_secs(3);
 /// After an accept that failed for lack of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,12 +54,15 @@ pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Ou
         Some(base_url) => base_url.clone(),
         None => format!("http://{}", listener.local_addr()?),
     };
-    let connections = Arc::new(Semaphore::new(config.max_connections));
+    let connections = Arc::new(Semaphore::new(config.max_connections.min(Semaphore::MAX_PERMITS)));
     let app = Arc::new(App::new(config, &base_url));
-    let (stop, stopped) = watch::channel(());
-    let deliverer = tokio::spawn(Deliverer::new(Arc::clone(&app)).run(closed(stopped)));
+    let (stop, stopped) = oneshot::channel::<Instant>();
+    let stopped = async { stopped.await.unwrap_or_else(|_| Instant::now()) };
+    let deliverer = tokio::spawn(Deliverer::new(Arc::clone(&app)).run(stopped));
     let graceful = GracefulShutdown::new();
+    let mut tasks = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    let mut failing = false;
     loop {
         // At the cap the listener pauses: what comes waits in the operating system's queue.
         let accepted = async {
@@ -61,55 +71,62 @@ pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Ou
         };
         let (permit, accepted) = tokio::select! {
             () = &mut shutdown => break,
+            Some(_) = tasks.join_next() => continue,
             accepted = accepted => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let connection = graceful.watch(connection(stream, Arc::clone(&app)));
-                tokio::spawn(async move {
+            Ok((stream, peer)) => {
+                failing = false;
+                let connection = graceful.watch(connection(stream, peer.ip(), Arc::clone(&app)));
+                tasks.spawn(async move {
                     // A broken connection is the client's affair.
                     let _ = connection.await;
                     drop(permit);
                 });
             }
             Err(error) if is_connection_error(&error) => {}
+            // Out of descriptors, or of memory: it passes when others are done. Said once, not each time.
             Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "accept fails");
+                }
+                tokio::select! {
+                    () = &mut shutdown => break,
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                }
             }
         }
     }
     drop(listener);
-    drop(stop);
-    if tokio::time::timeout(DRAIN_DEADLINE, graceful.shutdown()).await.is_err() {
+    // Requests first: each can still make a delivery. Those have the rest of the time, and a little more.
+    let deadline = Instant::now() + DRAIN_DEADLINE;
+    if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
         tracing::warn!("connections cut off at the end");
     }
-    if deliverer.await.is_err() {
+    tasks.shutdown().await;
+    if stop.send(deadline + DRAIN_RESERVE).is_err() || deliverer.await.is_err() {
         tracing::error!("the delivery task had failed");
     }
     Ok(())
 }
 
 /// One connection, HTTP/1.1 only: TLS and HTTP/2 belong to the proxy in front.
-fn connection(stream: TcpStream, app: Arc<App>) -> impl GracefulConnection<Error = hyper::Error> {
+fn connection(stream: TcpStream, peer: IpAddr, app: Arc<App>) -> impl GracefulConnection<Error = hyper::Error> {
     let service = service_fn(move |request| {
         let app = Arc::clone(&app);
-        async move { Ok::<_, Infallible>(app.handle(request).await) }
+        async move { Ok::<_, Infallible>(app.handle(request, peer).await) }
     });
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_DEADLINE));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_DEADLINE)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service)
 }
 
 /// Faults of one connection; anything else is the machine's, and passes.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// Completes when the sender is gone.
-async fn closed(mut channel: watch::Receiver<()>) {
-    while channel.changed().await.is_ok() {}
 }

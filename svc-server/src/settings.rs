@@ -1,15 +1,15 @@
 //! Settings: one table of flags and variables, read once through an injected look-up; an error names the variable.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 
-use svc_core::{IpRange, Perfil, Policy, Regra, Schedule};
-use url::Url;
+use svc_core::{IpRange, Perfil, Policy, Regra, Schedule, WebhookUrl};
 
-use crate::auth::ServerKey;
 use crate::config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS, loopback};
+use crate::key::ServerKey;
 use crate::partners::Partners;
-use crate::seams::{Clock, Random};
+use crate::seams::{Clock, Random, Resolver};
 use crate::sender::Sender;
 
 /// A setting: its variable, its flag if it is no secret, and what `--help` says.
@@ -38,6 +38,7 @@ const LINK_KEY: &str = "SVC_LINK_KEY";
 const LINK_KEY_FILE: &str = "SVC_LINK_KEY_FILE";
 const SENDER: &str = "SVC_SENDER";
 const WEBHOOK_ALLOW: &str = "SVC_WEBHOOK_ALLOW";
+const TRUSTED_PROXY: &str = "SVC_TRUSTED_PROXY";
 const RETRY_SCHEDULE: &str = "SVC_RETRY_SCHEDULE";
 const MAX_CONNECTIONS: &str = "SVC_MAX_CONNECTIONS";
 const MAX_IN_FLIGHT: &str = "SVC_MAX_IN_FLIGHT";
@@ -47,17 +48,17 @@ const LOG: &str = "SVC_LOG";
 const NOT_YET: [&str; 2] = ["SVC_DATABASE_URL", "SVC_DATABASE_URL_FILE"];
 
 /// All settings, in the order of `--help`.
-pub const SETTINGS: [Setting; 17] = [
+pub const SETTINGS: [Setting; 18] = [
     setting(LISTEN, "listen", "ADDRESS", "Address and port to listen on [default: 127.0.0.1:8080]"),
     setting(BASE_URL, "base-url", "URL", "Where customers reach this server [default: http://<listen>]"),
     setting(PROFILE, "profile", "PROFILE", "homologacao or producao [default: homologacao]"),
     setting(RULES_OFF, "rules-off", "RULES", "Consistency rules to switch off, such as R7,R9"),
     setting(PARTNERS, "partners", "FILE", "JSON list of partners; without it, a demonstration partner on loopback"),
     setting(TOKEN_KEY_FILE, "token-key-file", "FILE", "Key of access tokens, 32 bytes or more [default: random]"),
-    secret(TOKEN_KEY, "The same, as text"),
-    secret(TOKEN_KEY_PREVIOUS, "The key before it, whose tokens are still taken"),
+    secret(TOKEN_KEY, "Key of access tokens itself, instead of --token-key-file"),
+    secret(TOKEN_KEY_PREVIOUS, "Key of access tokens before the last change; its tokens are still taken"),
     setting(LINK_KEY_FILE, "link-key-file", "FILE", "Key of links and digests, 32 bytes or more [default: random]"),
-    secret(LINK_KEY, "The same, as text"),
+    secret(LINK_KEY, "Key of links and digests itself, instead of --link-key-file"),
     setting(SENDER, "sender", "SENDER", "How customers are told: log [default: log in homologacao]"),
     setting(WEBHOOK_ALLOW, "webhook-allow", "CIDRS", "Private ranges that webhooks may reach, such as 10.1.0.0/16"),
     setting(
@@ -66,6 +67,7 @@ pub const SETTINGS: [Setting; 17] = [
         "WAITS",
         "Waits before each attempt of a webhook [default: the profile's]",
     ),
+    setting(TRUSTED_PROXY, "trusted-proxy", "CIDRS", "Proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8"),
     setting(MAX_CONNECTIONS, "max-connections", "N", "Most connections at a time [default: 4096]"),
     setting(MAX_IN_FLIGHT, "max-in-flight", "N", "Most requests in flight [default: 512]"),
     setting(MAX_PROPOSALS, "max-proposals", "N", "Most proposals in memory [default: 1000000]"),
@@ -80,6 +82,8 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Format of the log.
     pub log: LogFormat,
+    /// The partners' file, to be read again on request.
+    pub partners_file: Option<PathBuf>,
     /// What follows for [`run`](crate::run).
     pub config: Config,
     /// Things to be said once the log is there.
@@ -114,26 +118,31 @@ impl Settings {
     /// let settings = Settings::read(|_| None).unwrap();
     /// assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
     ///
-    /// let bad = Settings::read(|var| (var == "SVC_LISTEN").then(|| "8080".to_owned())).unwrap_err();
+    /// let bad = Settings::read(|var| (var == "SVC_LISTEN").then(|| "8080".into())).unwrap_err();
     /// assert_eq!(bad.to_string(), "SVC_LISTEN: not an address such as 127.0.0.1:8080");
     /// ```
-    pub fn read(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Self, BadSetting> {
-        let source = Source {
-            lookup: &|var| lookup(var).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()),
-        };
-        source.read()
+    pub fn read(lookup: impl Fn(&'static str) -> Option<OsString>) -> Result<Self, BadSetting> {
+        Source { lookup: &lookup }.read()
     }
 }
 
-/// An empty value is none: scripts set variables to nothing.
 struct Source<'l> {
-    lookup: &'l dyn Fn(&'static str) -> Option<String>,
+    lookup: &'l dyn Fn(&'static str) -> Option<OsString>,
 }
 
 impl Source<'_> {
+    /// A setting's text; an empty one is none, since scripts set variables to nothing.
+    fn text(&self, var: &'static str) -> Result<Option<String>, BadSetting> {
+        let text =
+            (self.lookup)(var).map(|value| value.into_string().map_err(|_| bad(var, "is not UTF-8"))).transpose()?;
+        Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+
     fn read(&self) -> Result<Settings, BadSetting> {
-        if let Some(var) = NOT_YET.into_iter().find(|var| (self.lookup)(var).is_some()) {
-            return Err(bad(var, "this version keeps proposals in memory only"));
+        for var in NOT_YET {
+            if self.text(var)?.is_some() {
+                return Err(bad(var, "this version keeps proposals in memory only"));
+            }
         }
         let perfil = self.parsed(PROFILE, "not homologacao or producao", Perfil::parse)?.unwrap_or_default();
         let strict = perfil == Perfil::Producao;
@@ -146,11 +155,11 @@ impl Source<'_> {
         let link_key = self.key(LINK_KEY, LINK_KEY_FILE, strict, &random)?;
         let token_key = self.key(TOKEN_KEY, TOKEN_KEY_FILE, strict, &random)?;
         let previous_token_key =
-            (self.lookup)(TOKEN_KEY_PREVIOUS).map(|key| server_key(TOKEN_KEY_PREVIOUS, key.into_bytes()));
+            self.text(TOKEN_KEY_PREVIOUS)?.map(|key| server_key(TOKEN_KEY_PREVIOUS, key.into_bytes()));
         let config = Config {
             policy: self.policy(perfil, on_loopback, &mut warnings)?,
             base_url: self.base_url(listen, strict)?,
-            partners: self.partners(strict, on_loopback, &mut warnings)?,
+            partners: self.partners(strict, on_loopback, &mut warnings)?.into(),
             token_key,
             previous_token_key: previous_token_key.transpose()?,
             link_key,
@@ -160,18 +169,21 @@ impl Source<'_> {
                     Schedule::parse(text).ok()
                 })?
                 .unwrap_or(if strict { Schedule::PRODUCAO } else { Schedule::HOMOLOGACAO }),
+            trusted_proxies: self.ranges(TRUSTED_PROXY)?,
             max_connections: self.count(MAX_CONNECTIONS, DEFAULT_MAX_CONNECTIONS)?,
             max_in_flight: self.count(MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT)?,
             max_proposals: self.count(MAX_PROPOSALS, DEFAULT_MAX_PROPOSALS)?,
             clock: Clock::system(),
             random,
+            resolver: Resolver::system(),
         };
         let log = self.parsed(LOG, "not text or json", |text| match text {
             "text" => Some(LogFormat::Text),
             "json" => Some(LogFormat::Json),
             _ => None,
         })?;
-        Ok(Settings { listen, log: log.unwrap_or_default(), config, warnings })
+        let partners_file = self.text(PARTNERS)?.map(PathBuf::from);
+        Ok(Settings { listen, log: log.unwrap_or_default(), partners_file, config, warnings })
     }
 
     fn policy(
@@ -181,17 +193,13 @@ impl Source<'_> {
         warnings: &mut Vec<&'static str>,
     ) -> Result<Policy, BadSetting> {
         let mut policy = Policy::new(perfil);
-        if let Some(rules) = (self.lookup)(RULES_OFF) {
+        if let Some(rules) = self.text(RULES_OFF)? {
             for rule in rules.split(',').map(str::trim) {
                 policy =
                     policy.without(Regra::parse(rule).ok_or_else(|| bad(RULES_OFF, "not a list of rules R1 to R9"))?);
             }
         }
-        if let Some(ranges) = (self.lookup)(WEBHOOK_ALLOW) {
-            for range in ranges.split(',').map(str::trim) {
-                policy = policy.open(IpRange::parse(range).map_err(|why| bad(WEBHOOK_ALLOW, why))?);
-            }
-        }
+        policy = self.ranges(WEBHOOK_ALLOW)?.into_iter().fold(policy, Policy::open);
         if perfil == Perfil::Homologacao && on_loopback {
             warnings.push("webhooks may reach this machine, since the server listens on loopback only");
             policy = loopback().into_iter().fold(policy, Policy::open);
@@ -200,20 +208,19 @@ impl Source<'_> {
     }
 
     fn base_url(&self, listen: SocketAddr, strict: bool) -> Result<Option<String>, BadSetting> {
-        let Some(text) = (self.lookup)(BASE_URL) else {
+        let Some(text) = self.text(BASE_URL)? else {
             return match (strict, listen.ip().is_unspecified()) {
                 (true, _) => Err(bad(BASE_URL, "required in producao")),
                 (_, true) => Err(bad(BASE_URL, "required when SVC_LISTEN names no address that customers could open")),
                 _ => Ok(None),
             };
         };
-        let url =
-            Url::parse(&text).ok().filter(|url| url.has_host() && url.query().is_none() && url.fragment().is_none());
-        match url.as_ref().map(Url::scheme) {
-            Some("https") => Ok(Some(text)),
-            Some("http") if !strict => Ok(Some(text)),
-            Some("http") => Err(bad(BASE_URL, "must be https in producao")),
-            _ => Err(bad(BASE_URL, "not an address such as https://propostas.example.com")),
+        // What links are made of is held to what webhooks are: nothing that a parser would have to repair.
+        let url = WebhookUrl::parse(text.as_str()).ok().filter(|_| !text.contains('?'));
+        match url.map(|url| url.is_https()) {
+            Some(false) if strict => Err(bad(BASE_URL, "must be https in producao")),
+            Some(_) => Ok(Some(text)),
+            None => Err(bad(BASE_URL, "not an address such as https://propostas.example.com")),
         }
     }
 
@@ -223,12 +230,13 @@ impl Source<'_> {
         on_loopback: bool,
         warnings: &mut Vec<&'static str>,
     ) -> Result<Partners, BadSetting> {
-        match (self.lookup)(PARTNERS) {
-            Some(path) => {
-                let file =
-                    std::fs::read(Path::new(&path)).map_err(|why| bad(PARTNERS, format!("cannot be read: {why}")))?;
-                Partners::from_json(&file).map_err(|why| bad(PARTNERS, why))
-            }
+        match self.text(PARTNERS)? {
+            Some(path) => match Partners::from_file(path.as_ref()) {
+                Ok(partners) if strict && partners.have_sample_secrets() => {
+                    Err(bad(PARTNERS, "holds a secret of the demonstration partner, which everybody knows"))
+                }
+                partners => partners.map_err(|why| bad(PARTNERS, why)),
+            },
             None if strict => Err(bad(PARTNERS, "required in producao")),
             None if !on_loopback => Err(bad(PARTNERS, "required unless the server listens on loopback")),
             None => {
@@ -239,7 +247,7 @@ impl Source<'_> {
     }
 
     fn sender(&self, strict: bool) -> Result<Sender, BadSetting> {
-        match (self.lookup)(SENDER).as_deref() {
+        match self.text(SENDER)?.as_deref() {
             Some("log") => Ok(Sender::Log),
             None if !strict => Ok(Sender::Log),
             None => Err(bad(SENDER, "required in producao")),
@@ -255,7 +263,7 @@ impl Source<'_> {
         strict: bool,
         random: &Random,
     ) -> Result<ServerKey, BadSetting> {
-        match ((self.lookup)(var), (self.lookup)(file_var)) {
+        match (self.text(var)?, self.text(file_var)?) {
             (Some(_), Some(_)) => Err(bad(var, format!("set besides {file_var}; one of them is enough"))),
             (Some(key), None) => server_key(var, key.into_bytes()),
             (None, Some(path)) => {
@@ -265,6 +273,12 @@ impl Source<'_> {
             (None, None) if strict => Err(bad(var, format!("required in producao, here or in {file_var}"))),
             (None, None) => ServerKey::fresh(random).map_err(|why| bad(var, why)),
         }
+    }
+
+    fn ranges(&self, var: &'static str) -> Result<Vec<IpRange>, BadSetting> {
+        let ranges = self.text(var)?;
+        let ranges = ranges.iter().flat_map(|ranges| ranges.split(',')).map(str::trim);
+        ranges.map(|range| IpRange::parse(range).map_err(|why| bad(var, why))).collect()
     }
 
     fn count(&self, var: &'static str, default: usize) -> Result<usize, BadSetting> {
@@ -281,7 +295,7 @@ impl Source<'_> {
         why: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, BadSetting> {
-        (self.lookup)(var).map(|text| parse(&text).ok_or_else(|| bad(var, why))).transpose()
+        self.text(var)?.map(|text| parse(&text).ok_or_else(|| bad(var, why))).transpose()
     }
 }
 

@@ -5,9 +5,11 @@
 
 mod memory;
 
-use chrono::{DateTime, Utc};
-use svc_core::{Delivery, Proposta, PropostaId, Transition};
+use std::time::Duration;
 
+use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Transition};
+
+use crate::seams::Clock;
 use crate::store::memory::Memory;
 
 /// The place of all records.
@@ -26,6 +28,14 @@ pub(crate) enum Inserted {
     New,
     /// The partner's id has a record already: this one (C9).
     Exists(Proposta),
+}
+
+/// A record with all that happens to it (C22).
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) proposta: Proposta,
+    pub(crate) mensagem: Mensagem,
+    pub(crate) delivery: Option<Delivery>,
 }
 
 /// Why a store does not serve.
@@ -56,8 +66,8 @@ pub(crate) struct Lease {
 
 impl Store {
     /// In this process, lost at its end (interface section 1), for at most `max_proposals` records.
-    pub(crate) fn memory(max_proposals: usize) -> Self {
-        Self(Kind::Memory(Memory::new(max_proposals)))
+    pub(crate) fn memory(max_proposals: usize, clock: Clock) -> Self {
+        Self(Kind::Memory(Memory::new(max_proposals, clock)))
     }
 
     /// Stores a new record unless the partner's id has one.
@@ -74,6 +84,30 @@ impl Store {
         }
     }
 
+    /// The record with this id, and what happens to it.
+    pub(crate) async fn whole(&self, id: PropostaId) -> Result<Option<Whole>, StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => Ok(memory.whole(id)),
+        }
+    }
+
+    /// The same by a partner's own id.
+    pub(crate) async fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Result<Option<Whole>, StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => Ok(memory.whole_by_partner(client_id, id)),
+        }
+    }
+
+    /// Stores how the customer's message fares.
+    pub(crate) async fn record_message(&self, id: PropostaId, mensagem: Mensagem) -> Result<(), StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => {
+                memory.record_message(id, mensagem);
+                Ok(())
+            }
+        }
+    }
+
     /// Stores an answer and its delivery together, if the record is still the one that was answered.
     pub(crate) async fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
         match &self.0 {
@@ -81,15 +115,10 @@ impl Store {
         }
     }
 
-    /// Hands out at most `limit` deliveries that are due. A worker that does not come back loses its lease at `until`.
-    pub(crate) async fn lease(
-        &self,
-        limit: usize,
-        until: DateTime<Utc>,
-        now: DateTime<Utc>,
-    ) -> Result<Vec<Lease>, StoreError> {
+    /// Hands out at most `limit` deliveries that are due. A worker that does not come back within `time` loses its lease.
+    pub(crate) async fn lease(&self, limit: usize, time: Duration) -> Result<Vec<Lease>, StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => Ok(memory.lease(limit, until, now)),
+            Kind::Memory(memory) => Ok(memory.lease(limit, time)),
         }
     }
 
@@ -100,8 +129,8 @@ impl Store {
         }
     }
 
-    /// When the next delivery is due, or a lease ends.
-    pub(crate) async fn next_due(&self) -> Result<Option<DateTime<Utc>>, StoreError> {
+    /// The time until the next delivery is due, or a lease ends.
+    pub(crate) async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
         match &self.0 {
             Kind::Memory(memory) => Ok(memory.next_due()),
         }

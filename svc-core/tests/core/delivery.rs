@@ -112,22 +112,98 @@ fn f60_retry_after_lengthens_a_wait_where_it_may_and_to_a_day_at_most() {
 #[test]
 fn w31_a_resend_keeps_the_event_and_begins_the_schedule_anew_after_its_end() {
     let later = now() + TimeDelta::hours(2);
-    let waiting = attempt(delivery(), status(500), now()).resend(now());
+    let waiting = attempt(delivery(), status(500), now()).resend(&Schedule::HOMOLOGACAO, now());
     assert_eq!(waiting.next(), Next::At(now()), "pending: the next attempt now");
     assert_eq!(attempt(waiting, status(500), now()).next(), in_seconds(30), "and its schedule goes on");
 
-    let overdue = delivery().resend(later);
+    let overdue = delivery().resend(&Schedule::HOMOLOGACAO, later);
     assert_eq!(overdue.next(), Next::At(now()), "never later than it was due");
 
     for outcome in [status(200), status(410)] {
         let ended = attempt(delivery(), outcome, now());
-        let again = ended.clone().resend(later);
+        let again = ended.clone().resend(&Schedule::HOMOLOGACAO, later);
         assert_eq!(again.next(), Next::At(later));
         assert_eq!((again.evento(), again.estado()), (ended.evento(), "pendente"));
         let failed = attempt(again, status(500), later);
         assert_eq!(failed.next(), Next::At(later + TimeDelta::seconds(5)));
         assert_eq!(failed.tentativas().len(), 2, "every attempt stays visible");
     }
+}
+
+#[test]
+fn a_resend_after_the_end_begins_with_the_schedule_s_first_wait() {
+    let schedule = Schedule::parse("5s,10s").unwrap();
+    let again = attempt(delivery(), status(200), now()).resend(&schedule, now());
+    assert_eq!(again.next(), in_seconds(5));
+}
+
+#[test]
+fn jitter_spreads_what_a_receiver_asked_for_too() {
+    let outcome = Outcome::Status { code: 503, retry_after: Some(Duration::from_secs(100)) };
+    let tentativa = Tentativa { em: now(), duracao_ms: 1, resultado: outcome };
+    let delivery = delivery().after(tentativa, &Schedule::HOMOLOGACAO, Jitter::from_random(u32::MAX), now());
+    assert_eq!(delivery.next(), in_seconds(110));
+}
+
+#[test]
+fn what_has_ended_stays_ended_and_a_late_2xx_still_delivers() {
+    for (end, late, next) in
+        [(200, 500, Next::Done), (410, 500, Next::GiveUp), (410, 200, Next::Done), (200, 410, Next::Done)]
+    {
+        let delivery = attempt(attempt(delivery(), status(end), now()), status(late), now());
+        assert_eq!(delivery.next(), next, "{late} after {end}");
+        assert_eq!(delivery.tentativas().len(), 2);
+    }
+}
+
+#[test]
+fn a_delivery_comes_back_from_a_store_in_every_state_and_in_these_bytes() {
+    let waiting = attempt(delivery(), status(500), now());
+    let failed = attempt(delivery(), Outcome::Failed(Falha::TempoEsgotado), now());
+    for delivery in [
+        delivery(),
+        waiting.clone(),
+        failed,
+        attempt(delivery(), status(204), now()),
+        attempt(delivery(), status(410), now()),
+    ] {
+        let back = Delivery::from_stored(&delivery.to_stored()).unwrap();
+        assert_eq!(back.to_stored(), delivery.to_stored());
+        assert_eq!(
+            (back.evento(), back.estado(), back.client_id()),
+            (delivery.evento(), delivery.estado(), delivery.client_id())
+        );
+    }
+    // What was stored by any version must be read by every later one.
+    let golden = concat!(
+        r#"{"v":1,"id":"evt_0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b","body":"{\"id_proposta_svc\":\"0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b\","#,
+        r#"\"id_proposta_parceiro\":\"PX-2026-000002\",\"status\":\"ACEITO\",\"timestamp\":\"2026-11-27T20:31:44.123Z\"}","#,
+        r#""client_id":"parceiro-teste","url":"https://parceiro.example.com/webhooks/svc","attempts":1,"#,
+        r#""tentativas":[[1795811504123,1,"500"]],"estado":"pendente","due":1795811509123}"#
+    );
+    assert_eq!(String::from_utf8(waiting.to_stored()).unwrap(), golden);
+    for (piece, damage) in [
+        ("\"v\":1", "\"v\":2"),
+        ("evt_", ""),
+        ("\"pendente\"", "\"entregue\""),
+        ("\"500\"", "\"x\""),
+        ("https://", "ftp://"),
+    ] {
+        assert!(Delivery::from_stored(golden.replacen(piece, damage, 1).as_bytes()).is_err(), "{damage}");
+    }
+}
+
+#[test]
+fn a_partner_that_asks_without_end_loses_the_oldest_attempts() {
+    let mut delivery = delivery();
+    for i in 0..250 {
+        let tentativa = Tentativa { em: now(), duracao_ms: i, resultado: status(200) };
+        delivery = delivery
+            .after(tentativa, &Schedule::HOMOLOGACAO, Jitter::NONE, now())
+            .resend(&Schedule::HOMOLOGACAO, now());
+    }
+    assert_eq!(delivery.tentativas().len(), svc_core::MAX_TENTATIVAS);
+    assert_eq!(delivery.tentativas().last().unwrap().duracao_ms, 249);
 }
 
 #[test]

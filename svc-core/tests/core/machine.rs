@@ -51,6 +51,42 @@ fn a_record_comes_back_from_a_store_in_every_state() {
     }
 }
 
+/// What was stored by any version must be read by every later one, and a replay recognised.
+#[test]
+fn stored_bytes_and_digests_are_these() {
+    let answered = stored().apply(Acao::Aceitar, now()).unwrap().proposta;
+    let canonical = concat!(
+        r#"{"id_proposta_parceiro":"PX-2026-000002","data_solicitacao":"2026-11-27","#,
+        r#""cliente":{"nome":"Beltrano da Silva Exemplo","cpf":"123.456.789-09","whatsapp":"5521900000002"},"#,
+        r#""simulacao":{"valores":{"solicitado":5000,"iof":107.32,"principal":5107.32,"parcela":528.21,"liquido":5000,"bruto":6338.52},"#,
+        r#""taxas":{"nominal_am":3.49,"cet_am":3.86,"cet_aa":57.48},"prazos":{"total_parcelas":12,"#,
+        r#""data_liberacao_estimada":"2026-12-01","primeiro_vencimento":"2027-01-01","ultimo_vencimento":"2027-12-01"}},"#,
+        r#""webhook_url":"https://parceiro.example.com/webhooks/svc"}"#
+    );
+    assert_eq!(String::from_utf8(crate::typical().to_json()).unwrap(), canonical);
+    let hex: String = stored().digest().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, DIGEST);
+    let golden = |status: &str, answered: &str, version: u32, proposta: &str| {
+        format!(
+            r#"{{"v":1,"id":"0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b","client_id":"parceiro-teste","status":"{status}","version":{version},"criada_em":"2026-11-27T20:31:44.123Z","respondida_em":{answered},"digest":"{DIGEST_BASE64}","avisos":[],"proposta":{proposta}}}"#
+        )
+    };
+    let time = "\"2026-11-27T20:31:44.123Z\"";
+    let removed =
+        r#"{"id_proposta_parceiro":"PX-2026-000002","webhook_url":"https://parceiro.example.com/webhooks/svc"}"#;
+    for (proposta, text) in [
+        (stored(), golden("AGUARDANDO_RESPOSTA", "null", 1, canonical)),
+        (answered.clone(), golden("ACEITO", time, 2, canonical)),
+        (answered.without_dados(), golden("ACEITO", time, 3, removed)),
+    ] {
+        assert_eq!(String::from_utf8(proposta.to_stored()).unwrap(), text);
+        assert_eq!(Proposta::from_stored(text.as_bytes()), Ok(proposta));
+    }
+}
+
+const DIGEST: &str = "71c59cdfe126c5d85308cb44ae0287e50ff0082b31389425661d13c4186b7b26";
+const DIGEST_BASE64: &str = "ccWc3+EmxdhTCMtErgKH5Q/wCCsxOJQlZh0TxBhreyY=";
+
 #[test]
 fn avisos_are_fixed_at_creation_and_stored() {
     let body = include_str!("../proposals/invalid/e05_principal_nao_soma.json");

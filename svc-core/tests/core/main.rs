@@ -51,5 +51,5 @@ fn stored() -> Proposta {
 }
 
 fn key() -> DigestKey {
-    DigestKey::derive(b"chave de teste com pelo menos trinta e dois bytes")
+    DigestKey::derive(b"chave de teste com pelo menos trinta e dois bytes").unwrap()
 }

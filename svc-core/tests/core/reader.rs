@@ -159,8 +159,12 @@ fn a_malformed_body_says_where_in_lines_and_characters() {
 
 #[test]
 fn f07_control_characters_and_turned_text_are_refused_in_names() {
-    for bad in ["Ana\0", "Ana\u{7f}", "Ana\u{85}", "\u{202e}anA", "A\u{2066}na", "A\nna"] {
-        assert_eq!(violations(&with_nome(bad)), ["/cliente/nome formato_invalido"], "{bad:?}");
+    let overrides = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}').map(|c| format!("A{c}na"));
+    for bad in ["Ana\0", "Ana\u{7f}", "Ana\u{85}", "A\nna"].map(str::to_owned).into_iter().chain(overrides) {
+        assert_eq!(violations(&with_nome(&bad)), ["/cliente/nome formato_invalido"], "{bad:?}");
+    }
+    for (bytes, found) in [(128, &[][..]), (129, &["/id_proposta_parceiro tamanho_excedido"][..])] {
+        assert_eq!(violations(&with("PX-2026-000002", &"ç".repeat(bytes))), found);
     }
     assert_eq!(violations(&with_nome(&"ç".repeat(201))), ["/cliente/nome tamanho_excedido"]);
     for good in [&"ç".repeat(200), "D'Ávila <b>", "e\u{301}", "\u{200f}א", " Ana "] {
@@ -303,7 +307,55 @@ fn the_builder_goes_through_the_same_doors() {
     );
 }
 
+/// A value that may stand anywhere in a body, good and bad.
+fn odd_value() -> impl Strategy<Value = String> {
+    let plain = [
+        "null",
+        "\" \"",
+        "[[{\"a\":[1]}]]",
+        "{\"$serde_json::private::Number\":\"1\"}",
+        "\"\\ud800\"",
+        "\"2026-12-01\"",
+        "\"123.456.789-09\"",
+        "\"https://e.example/\"",
+    ];
+    prop_oneof![
+        prop::sample::select(plain.to_vec()).prop_map(str::to_owned).boxed(),
+        "-?(0|[1-9][0-9]{0,16})(\\.[0-9]{1,12})?([eE][+-]?[0-9]{1,3})?".boxed(),
+        "\\PC{0,8}".prop_map(|text| serde_json::to_string(&text).unwrap()).boxed(),
+    ]
+}
+
+/// A body of known fields, some of them twice, with odd values.
+fn odd_body() -> impl Strategy<Value = String> {
+    let object = |keys: &'static [&'static str]| {
+        prop::collection::vec((prop::sample::select(keys), odd_value()), 0..8).prop_map(|fields| {
+            let fields: Vec<_> = fields.into_iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            format!("{{{}}}", fields.join(","))
+        })
+    };
+    let valores = object(&["solicitado", "iof", "principal", "parcela", "liquido", "bruto"]);
+    let prazos = object(&["total_parcelas", "data_liberacao_estimada", "primeiro_vencimento", "ultimo_vencimento"]);
+    let cliente = object(&["nome", "cpf", "whatsapp"]);
+    let top = object(&["id_proposta_parceiro", "data_solicitacao", "cliente", "simulacao", "webhook_url", "x"]);
+    (valores, prazos, cliente, top).prop_map(|(valores, prazos, cliente, top)| {
+        let rest = top.strip_prefix('{').unwrap();
+        let comma = if rest == "}" { "" } else { "," };
+        format!("{{\"cliente\":{cliente},\"simulacao\":{{\"valores\":{valores},\"prazos\":{prazos}}}{comma}{rest}")
+    })
+}
+
 proptest! {
+    #[test]
+    fn producao_refuses_what_homologacao_refuses_and_what_it_warns_of(body in odd_body()) {
+        match (in_homologacao(&body), in_producao(&body)) {
+            (Ok(nova), Err(found)) => prop_assert_eq!(lines(nova.avisos()), found),
+            (Ok(nova), Ok(_)) => prop_assert!(nova.avisos().is_empty()),
+            (Err(some), Err(all)) => prop_assert!(some.iter().all(|line| all.contains(line)), "{:?} {:?}", some, all),
+            (Err(found), Ok(_)) => prop_assert!(false, "{:?}", found),
+        }
+    }
+
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = NovaProposta::from_json(&bytes, &Policy::default(), today());

@@ -167,6 +167,26 @@ fn broken_rules_come_after_fields_in_their_own_order() {
 }
 
 #[test]
+fn c5_the_edges_of_what_producao_accepts() {
+    let n = "/simulacao/prazos/total_parcelas valor_fora_da_faixa";
+    assert!(!strict(&[("total_parcelas", "420")]).contains(&n.to_owned()));
+    assert_eq!(strict(&[("total_parcelas", "421")]), [n]);
+    for field in ["solicitado", "iof", "principal", "parcela", "liquido", "bruto"] {
+        let found = strict(&[(field, "1000.001")]);
+        assert_eq!(found[0], format!("/simulacao/valores/{field} valor_fora_da_faixa"));
+    }
+    assert!(strict(&[("nominal_am", "3.4900001")]).is_empty(), "a rate may have as many decimals as can be held");
+}
+
+#[test]
+fn r7_a_rate_of_nothing_has_no_lower_end_below_nothing() {
+    // At 0 % the low end is P/n itself, less a cent: 5107.32 / 12 = 425.61.
+    let figures = |parcela, bruto| [("nominal_am", "0"), ("parcela", parcela), ("bruto", bruto)];
+    assert_eq!(strict(&figures("425.60", "5107.20")), [""; 0]);
+    assert_eq!(strict(&figures("425.59", "5107.08")), ["/simulacao/valores/parcela inconsistencia R7"]);
+}
+
+#[test]
 fn a_rule_switched_off_neither_refuses_nor_warns() {
     let body = with(&[("principal", "6000")]);
     let read = |perfil| {

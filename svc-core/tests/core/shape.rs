@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use svc_core::{
-    Acao, Delivery, DigestKey, Invalid, LoginRequest, LoginResponse, Notificacao, NovaProposta, Policy, Proposta,
-    Schedule, Secret, Signer, Transition, Verifier, VerifyError,
+    Acao, Delivery, DigestKey, Falha, Header, Invalid, LoginRequest, LoginResponse, Notificacao, NovaProposta, Outcome,
+    Policy, Proposta, Schedule, Secret, Signer, Transition, Verifier, VerifyError,
 };
 
 use crate::{key, now, stored, typical};
@@ -67,10 +67,28 @@ fn exact_messages() {
     let refused = stored().apply(Acao::Aceitar, now()).unwrap().proposta.apply(Acao::Recusar, now()).unwrap_err();
     assert_eq!(refused.to_string(), "proposal is ACEITO already");
     assert_eq!(
-        VerifyError::Mismatch(svc_core::Header::SvcSignature).to_string(),
-        "x-svc-signature does not match the body"
+        VerifyError::Mismatch(Header::SvcSignature).to_string(),
+        "x-svc-signature does not match the body: verify its raw bytes, not JSON that was read and written again"
     );
-    assert_eq!(VerifyError::TooOld.code(), "timestamp_too_old");
+    for (error, code) in [
+        (VerifyError::Missing(Header::WebhookId), "header_missing"),
+        (VerifyError::Repeated(Header::WebhookId), "header_repeated"),
+        (VerifyError::Malformed(Header::WebhookId), "header_malformed"),
+        (VerifyError::Mismatch(Header::WebhookId), "signature_mismatch"),
+        (VerifyError::TooOld, "timestamp_too_old"),
+        (VerifyError::TooNew, "timestamp_too_new"),
+    ] {
+        assert_eq!(error.code(), code);
+    }
+    for (falha, text) in [
+        (Falha::Dns, "dns"),
+        (Falha::Bloqueado, "bloqueado"),
+        (Falha::Conexao, "conexao"),
+        (Falha::Tls, "tls"),
+        (Falha::TempoEsgotado, "tempo_esgotado"),
+    ] {
+        assert_eq!(Outcome::Failed(falha).to_string(), text);
+    }
     assert_eq!(Secret::parse("segredo").unwrap_err().to_string(), "webhook secret does not begin with whsec_");
 }
 

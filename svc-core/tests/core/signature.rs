@@ -1,5 +1,7 @@
 //! C26–C30: the signatures of others are ours, and nothing else is believed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use svc_core::{Header, MAX_SIGNATURES, Notificacao, Received, Resposta, Secret, Signer, Verifier, VerifyError};
 
 use crate::vectors::{hex, json};
@@ -75,17 +77,51 @@ fn w01_rfc_4231_and_wycheproof() {
         assert!(signature.starts_with(case["tag"].as_str().unwrap()), "case {}", case["case"]);
     }
     let wycheproof = json("wycheproof/hmac_sha256_test.json").unwrap();
-    let mut seen = 0;
+    let (mut seen, mut verified) = (0, 0);
     for group in wycheproof["testGroups"].as_array().unwrap() {
         for test in group["tests"].as_array().unwrap() {
             let Ok(secret) = Secret::from_raw_key_bytes(&hex(&test["key"])) else { continue };
             let signature = Signer::new(&secret).svc_signature(&hex(&test["msg"]));
             let valid = test["result"] == "valid";
             assert_eq!(signature.starts_with(test["tag"].as_str().unwrap()), valid, "test {}", test["tcId"]);
+            if group["tagSize"] == 256 {
+                let verdict =
+                    Verifier::new(&secret).verify(only(test["tag"].as_str().unwrap()), &hex(&test["msg"]), NOW);
+                assert_eq!(verdict.is_ok(), valid, "test {}", test["tcId"]);
+                verified += 1;
+            }
             seen += 1;
         }
     }
-    assert!(seen > 150, "{seen} Wycheproof cases");
+    assert!(seen > 150 && verified > 70, "{seen} Wycheproof cases, {verified} by the verifier");
+}
+
+#[test]
+fn a_signature_with_any_one_bit_changed_is_refused() {
+    let signed = Signed::by(&Signer::new(&secret()), BODY, NOW);
+    let verifier = Verifier::new(&secret());
+    let bytes: Vec<u8> = (0..64).step_by(2).map(|i| u8::from_str_radix(&signed.svc[i..i + 2], 16).unwrap()).collect();
+    let item = STANDARD.decode(signed.standard.strip_prefix("v1,").unwrap()).unwrap();
+    for bit in 0..256 {
+        let flip = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        };
+        let hex: String = flip(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            verifier.verify(only(&hex), BODY, NOW),
+            Err(VerifyError::Mismatch(Header::SvcSignature)),
+            "bit {bit}"
+        );
+        let standard = format!("v1,{}", STANDARD.encode(flip(&item)));
+        let received = Received { signature: Some(standard.as_bytes()), ..signed.received() };
+        assert_eq!(
+            verifier.verify(received, BODY, NOW),
+            Err(VerifyError::Mismatch(Header::WebhookSignature)),
+            "bit {bit}"
+        );
+    }
 }
 
 #[test]
@@ -118,6 +154,11 @@ fn w06_a_secret_is_read_padded_or_not_and_nothing_else_is() {
     for text in [written.as_str(), written.trim_end_matches('='), &format!("\t {}\r\n", *written)] {
         assert_eq!(Signer::new(&Secret::parse(text).unwrap()).svc_signature(BODY), expected);
     }
+    for length in [24, 64] {
+        let written = Secret::from_raw_key_bytes(&vec![9; length]).unwrap().expose();
+        assert!(Secret::parse(&written).is_ok(), "{length} bytes");
+    }
+    assert!(Secret::parse(&written[..written.len() - 1]).is_err(), "half of its padding");
     let short = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"; // 23 bytes
     let long = format!("whsec_{}", "A".repeat(87)); // 65 bytes
     for bad in ["", "whsec_", "AAAA", "whsec_!!!!", "whsec_AAAA AAAA", "WHSEC_AAAA", "whsec_AAAA-___", short, &long] {

@@ -26,34 +26,38 @@ async fn the_first_answer_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f71_a_hundred_conflicting_answers_have_one_winner_and_one_event() {
+async fn f71_conflicting_confirmations_have_one_winner_and_one_event_in_each_of_a_hundred_rounds() {
     let server = Server::start().await;
     let mut receiver = Receiver::answering(&["HTTP/1.1 204 No Content"]).await;
-    let path = format!("/confirmar/{}", server.create(&receiver.url).await);
-    let calls: Vec<_> = (0..100)
-        .map(|i| (i % 2 == 0, server.get(&format!("{path}?acao={}", ["aceitar", "recusar"][i % 2]))))
-        .map(|(accept, call)| (accept, tokio::spawn(read(call))))
-        .collect();
-    let (mut fresh, mut winner) = (0, None);
-    let mut losers = Vec::new();
-    for (accept, call) in calls {
-        let (status, body) = call.await.unwrap();
-        match status {
-            200 => {
-                fresh += u32::from(body["ja_respondida"] == false);
-                assert_eq!(*winner.get_or_insert(accept), accept);
+    let token = server.token().await;
+    for round in 0..100 {
+        let body = TYPICAL.replace(WEBHOOK, &receiver.url).replace("PX-2026-000002", &format!("R-{round}"));
+        let (_, created) = read(server.post_proposta(&token, body)).await;
+        let path = format!("/confirmar/{}", created["id_proposta_svc"].as_str().unwrap());
+        let calls: Vec<_> = (0..100)
+            .map(|i| (i % 2 == 0, server.get(&format!("{path}?acao={}", ["aceitar", "recusar"][i % 2]))))
+            .map(|(accept, call)| (accept, tokio::spawn(read(call))))
+            .collect();
+        let (mut fresh, mut winner, mut losers) = (0, None, Vec::new());
+        for (accept, call) in calls {
+            let (status, body) = call.await.unwrap();
+            match status {
+                200 => {
+                    fresh += u32::from(body["ja_respondida"] == false);
+                    assert_eq!(*winner.get_or_insert(accept), accept);
+                }
+                409 => losers.push(body["status_proposta"].clone()),
+                _ => panic!("{status} {body}"),
             }
-            409 => losers.push(body["status_proposta"].clone()),
-            _ => panic!("{status} {body}"),
         }
+        let winner = if winner.unwrap() { "ACEITO" } else { "RECUSADO" };
+        assert_eq!((fresh, losers.len()), (1, 50));
+        assert!(losers.iter().all(|status| status == winner));
+        let event: Value = serde_json::from_slice(&receiver.next().await.body).unwrap();
+        assert_eq!((&event["status"], &event["id_proposta_svc"]), (&winner.into(), &created["id_proposta_svc"]));
     }
-    let winner = if winner.unwrap() { "ACEITO" } else { "RECUSADO" };
-    assert_eq!((fresh, losers.len()), (1, 50));
-    assert!(losers.iter().all(|status| status == winner));
-    let event: Value = serde_json::from_slice(&receiver.next().await.body).unwrap();
-    assert_eq!(event["status"], winner);
     server.stop().await;
-    assert!(receiver.is_empty(), "one event");
+    assert!(receiver.is_empty(), "one event each");
 }
 
 #[tokio::test]
@@ -200,7 +204,10 @@ async fn c16_in_producao_only_the_message_s_link_answers_and_only_by_post() {
     }
     let page = server.http.get(format!("{link}&acao=aceitar")).send().await.unwrap().text().await.unwrap();
     assert!(page.contains("Aceitar</button>"), "a GET shows the page");
-    assert!(page.contains(&link[server.base.len()..]), "whose form goes to the link");
+    assert!(
+        page.contains("<form method=\"post\">"),
+        "whose form goes back to where it came from, key and prefix included"
+    );
     let json =
         |url: String| server.http.post(url).header("content-type", "application/json").body(r#"{"acao":"aceitar"}"#);
     assert_eq!(read(json(format!("{}{path}", server.base))).await.0, 404);

@@ -9,7 +9,7 @@ async fn f20_paths_and_methods() {
     let confirmar = format!("/confirmar/{id}");
     for (method, path, status, codigo, allow) in [
         ("GET", "/v1/login", 405, "metodo_nao_permitido", Some("POST, OPTIONS")),
-        ("PUT", "/v1/propostas", 405, "metodo_nao_permitido", Some("POST, OPTIONS")),
+        ("PUT", "/v1/propostas", 405, "metodo_nao_permitido", Some("GET, HEAD, POST, OPTIONS")),
         ("DELETE", confirmar.as_str(), 405, "metodo_nao_permitido", Some("GET, HEAD, POST, OPTIONS")),
         ("TRACE", "/saude", 405, "metodo_nao_permitido", Some("GET, HEAD, OPTIONS")),
         ("BREW", "/saude", 501, "metodo_desconhecido", None),
@@ -70,4 +70,54 @@ async fn health_tells_profile_and_version() {
     assert_eq!((&body["status"], &body["perfil"]), (&"ok".into(), &"homologacao".into()));
     assert_eq!(body["versao"], env!("CARGO_PKG_VERSION"));
     assert_eq!(server.http.head(format!("{}/saude", server.base)).send().await.unwrap().status(), 200);
+}
+
+/// The description that the server gives of itself names what the code has: no route, method or code more or less.
+#[tokio::test]
+async fn openapi_names_the_routes_and_codes_of_the_code() {
+    let server = Server::start().await;
+    let answer = server.get("/openapi.yaml").send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "application/yaml");
+    let text = answer.text().await.unwrap();
+    assert_eq!(text, include_str!("../../openapi.yaml"));
+    let id = server.create("https://parceiro.example.com/webhooks/svc").await;
+    let paths = text.split("\npaths:\n").nth(1).unwrap().split("\nsecurity:\n").next().unwrap();
+    let mut routes = 0;
+    for block in paths.split("\n  /").map(|block| block.trim_start_matches("  /")) {
+        let path = block.lines().next().unwrap().trim_end_matches(':').replace("{id_proposta_svc}", &id);
+        let request = server.http.request("OPTIONS".parse().unwrap(), format!("{}/{path}", server.base));
+        let allow = request.send().await.unwrap().headers()["allow"].to_str().unwrap().to_owned();
+        for method in ["get", "post", "put", "patch", "delete"] {
+            let named = block.contains(&format!("\n    {method}:\n"));
+            assert_eq!(
+                named,
+                allow.split(", ").any(|allowed| allowed.eq_ignore_ascii_case(method)),
+                "{method} /{path}"
+            );
+        }
+        routes += 1;
+    }
+    assert_eq!(routes, 6);
+    let source = include_str!("../../src/reply.rs")
+        .split("fn describe")
+        .nth(1)
+        .unwrap()
+        .split("    /// The answer")
+        .next()
+        .unwrap();
+    let words = |text: &str, is: fn(&str) -> bool| {
+        text.split(|c: char| !(c.is_ascii_lowercase() || c == '_'))
+            .filter(|word| is(word))
+            .map(str::to_owned)
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    // In the code each stands between quotes; in the file they are the list of Problema.
+    let codes =
+        source.split('"').skip(1).step_by(2).filter(|text| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+    let codes: std::collections::BTreeSet<_> = codes.map(str::to_owned).collect();
+    let listed = text.split("    Problema:\n").nth(1).unwrap().split("        codigo:\n").nth(1).unwrap();
+    let listed = words(listed.split("        id_requisicao").next().unwrap(), |word| {
+        word.contains('_') || word == "indisponivel"
+    });
+    assert_eq!(codes, listed);
 }

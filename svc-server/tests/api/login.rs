@@ -41,6 +41,30 @@ async fn f18_wrong_secret_and_unknown_client_are_told_apart_by_nothing() {
 }
 
 #[tokio::test]
+async fn f19_a_thousand_wrong_logins_shut_out_whoever_makes_them_and_nobody_else() {
+    let proxy = svc_core::IpRange::parse("127.0.0.0/8").unwrap();
+    let server = Server::with(|config| config.trusted_proxies = vec![proxy]).await;
+    let login = |secret: &str, from: &str| {
+        let body = format!(r#"{{"client_id":"parceiro-demo","client_secret":"{secret}"}}"#);
+        server.http.post(format!("{}/v1/login", server.base)).header("x-forwarded-for", from).body(body).send()
+    };
+    let mut statuses = std::collections::BTreeMap::new();
+    for _ in 0..1_000 {
+        let answer = login("errado", "203.0.113.7").await.unwrap();
+        let status = answer.status().as_u16();
+        *statuses.entry(status).or_insert(0) += 1;
+        if status == 429 {
+            assert_eq!(answer.headers()["retry-after"], "60");
+        }
+    }
+    assert_eq!(statuses, [(401, 10), (429, 990)].into());
+    assert_eq!(login("segredo-demo", "203.0.113.7").await.unwrap().status(), 429, "even with the right secret");
+    assert_eq!(login("segredo-demo", "203.0.113.8").await.unwrap().status(), 200, "the right partner elsewhere");
+    server.clock.advance(60);
+    assert_eq!(login("segredo-demo", "203.0.113.7").await.unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn f15_f17_a_proposal_needs_a_live_token() {
     let server = Server::start().await;
     let token = server.token().await;

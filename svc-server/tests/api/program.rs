@@ -2,8 +2,8 @@
 
 use std::process::Stdio;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
 
 use crate::harness::within;
 
@@ -36,6 +36,13 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
         ),
         ("SVC_LISTEN", "192.0.2.1:0", "SVC_PARTNERS: required unless the server listens on loopback"),
         ("SVC_BASE_URL", "propostas", "SVC_BASE_URL: not an address such as https://propostas.example.com"),
+        ("SVC_BASE_URL", "https:exemplo.com", "SVC_BASE_URL: not an address such as https://propostas.example.com"),
+        (
+            "SVC_BASE_URL",
+            "https://a:b@exemplo.com",
+            "SVC_BASE_URL: not an address such as https://propostas.example.com",
+        ),
+        ("SVC_TRUSTED_PROXY", "10.0.0.1", "SVC_TRUSTED_PROXY: not an address range such as 10.0.0.0/8 or fd00::/8"),
         ("SVC_PROFILE", "teste", "SVC_PROFILE: not homologacao or producao"),
         ("SVC_PROFILE", "producao", "SVC_LINK_KEY: required in producao, here or in SVC_LINK_KEY_FILE"),
         ("SVC_RULES_OFF", "R1,R10", "SVC_RULES_OFF: not a list of rules R1 to R9"),
@@ -63,6 +70,66 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
 }
 
 #[tokio::test]
+async fn a_partners_file_is_told_what_is_wrong_with_it_and_never_a_secret() {
+    let folder = std::env::temp_dir().join(format!("svc-server-partners-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("partners.json");
+    let new = within(program().args(["partner", "new", "parceiro-novo"]).output()).await.unwrap();
+    assert_eq!(new.status.code(), Some(0));
+    let entry = String::from_utf8(new.stdout).unwrap();
+    assert!(String::from_utf8_lossy(&new.stderr).starts_with("client_secret, shown this once: "));
+    for (change, why) in [
+        (entry.replace("creditor_name", "credor"), "unknown field `credor`"),
+        (
+            entry.replace("\"creditor_name\": \"parceiro-novo\"", "\"creditor_name\": \" \""),
+            "partner parceiro-novo has an empty creditor_name",
+        ),
+        (entry.replace("whsec_", "whsec-"), "partner parceiro-novo: webhook secret does not begin with whsec_"),
+        (format!("{entry},{entry}"), "partner parceiro-novo is in it twice"),
+        (
+            entry.replace("\"webhook_secrets\": [", "\"webhook_secrets\": \"whsec_segredo\", \"x\": ["),
+            "no JSON list of partners",
+        ),
+    ] {
+        std::fs::write(&file, format!("[{change}]")).unwrap();
+        let output = within(program().env("SVC_PARTNERS", &file).output()).await.unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{line}");
+        assert!(line.starts_with("svc-server: SVC_PARTNERS: ") && line.contains(why), "{line}");
+        assert!(!line.contains("segredo"), "{line}");
+    }
+    let sample = entry.replacen("whsec_", "whsec_c2VncmVkby1kZS1kZW1vbnN0cmFjYW8tc3Zj\", \"whsec_", 1);
+    std::fs::write(&file, format!("[{sample}]")).unwrap();
+    let key = "0123456789012345678901234567890123456789";
+    let producao = program()
+        .envs([
+            ("SVC_PROFILE", "producao"),
+            ("SVC_TOKEN_KEY", key),
+            ("SVC_LINK_KEY", key),
+            ("SVC_BASE_URL", "https://x.example"),
+        ])
+        .env("SVC_PARTNERS", &file)
+        .output();
+    let output = within(producao).await.unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line, "svc-server: SVC_PARTNERS: holds a secret of the demonstration partner, which everybody knows\n");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_variable_that_is_no_text_and_a_flag_without_a_value_are_exit_64() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"producao\xff");
+    let output = within(program().env("SVC_PROFILE", odd).output()).await.unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "svc-server: SVC_PROFILE: is not UTF-8\n");
+    let output = within(program().env("SVC_PROFILE", "producao").args(["--profile", ""]).output()).await.unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--profile"));
+}
+
+#[tokio::test]
 async fn a_flag_wins_over_its_variable_and_an_unknown_one_is_exit_64() {
     let output = within(program().env("SVC_LOG", "xml").args(["--log", "yaml"]).output()).await.unwrap();
     assert_eq!(output.status.code(), Some(64));
@@ -82,6 +149,122 @@ async fn help_names_every_setting() {
         assert!(help.contains(setting.var), "{}", setting.var);
         assert!(setting.flag.is_none_or(|flag| help.contains(&format!("--{flag}"))), "{}", setting.var);
     }
+}
+
+/// A running program and its address.
+async fn start(command: &mut Command) -> (Child, String) {
+    let mut child = command.args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = within(lines.next_line()).await.unwrap().unwrap();
+    // The rest of the output stays unread: nothing may depend on it.
+    std::mem::forget(lines);
+    let address = first.split_once(" listens on ").unwrap().1.split(' ').next().unwrap().to_owned();
+    (child, address)
+}
+
+async fn signal(child: &Child, name: &str) {
+    let pid = child.id().unwrap().to_string();
+    assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn f40_a_second_signal_ends_at_once() {
+    let (mut child, address) = start(&mut program()).await;
+    let mut held = tokio::net::TcpStream::connect(address.trim_start_matches("http://")).await.unwrap();
+    held.write_all(b"POST /v1/login HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n")
+        .await
+        .unwrap();
+    let mut interim = [0; 25];
+    within(held.read_exact(&mut interim)).await.unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    signal(&child, "-TERM").await;
+    while !within(log.next_line()).await.unwrap().unwrap().contains("stopping") {}
+    signal(&child, "-INT").await;
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(130));
+}
+
+#[tokio::test]
+async fn c24_hangup_reads_the_partners_again_and_a_bad_file_changes_nothing() {
+    let file = std::env::temp_dir().join(format!("svc-server-hangup-{}.json", std::process::id()));
+    let entry = |client: &str| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_svc-server"))
+            .args(["partner", "new", client])
+            .output()
+            .unwrap();
+        format!("[{}]", String::from_utf8(output.stdout).unwrap())
+    };
+    std::fs::write(&file, entry("um")).unwrap();
+    let (mut child, _address) = start(program().env("SVC_PARTNERS", &file)).await;
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    for (content, line) in [(entry("dois"), "partners read again"), ("[]".to_owned(), "no partner in it")] {
+        std::fs::write(&file, content).unwrap();
+        signal(&child, "-HUP").await;
+        while !within(log.next_line()).await.unwrap().unwrap().contains(line) {}
+    }
+    signal(&child, "-TERM").await;
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn f29_without_descriptors_the_server_waits_and_recovers_alone() {
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_svc-server")]);
+    limited.kill_on_drop(true).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, address) = start(&mut limited).await;
+    let target = address.trim_start_matches("http://");
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        held.push(tokio::net::TcpStream::connect(target).await.unwrap());
+    }
+    let mut failures = 0;
+    while failures == 0 {
+        failures += u32::from(within(log.next_line()).await.unwrap().unwrap().contains("accept fails"));
+    }
+    drop(held);
+    assert_eq!(reqwest::get(format!("{address}/saude")).await.unwrap().status(), 200);
+    signal(&child, "-TERM").await;
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
+    while let Some(line) = log.next_line().await.unwrap() {
+        failures += u32::from(line.contains("accept fails"));
+    }
+    assert!(failures <= 2, "said {failures} times: it spins");
+}
+
+#[tokio::test]
+async fn the_log_is_one_object_a_line_with_route_status_time_and_request_and_no_query() {
+    let (mut child, address) = start(program().env("SVC_LOG", "json")).await;
+    let path = "/confirmar/07070707-0707-4707-8707-070707070707?acao=aceitar&chave=segredo";
+    let answer = reqwest::Client::new().get(format!("{address}{path}")).header("x-request-id", "pedido-1").send().await;
+    assert_eq!(answer.unwrap().status(), 404);
+    signal(&child, "-TERM").await;
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = lines.iter().find(|line| line["message"] == "request").unwrap();
+    assert_eq!((&line["method"], &line["status"]), (&"GET".into(), &404.into()));
+    assert_eq!(line["route"], "/confirmar/{id_proposta_svc}");
+    assert_eq!(line["request_id"], "pedido-1");
+    assert!(line["duration_ms"].is_number() && line["level"] == "INFO" && line["timestamp"].is_string());
+    assert!(!log.contains("segredo") && !log.contains("0707"), "{log}");
+}
+
+#[tokio::test]
+async fn a_standard_output_that_nobody_reads_holds_nobody_up() {
+    let (child, address) = start(&mut program()).await;
+    let http = reqwest::Client::new();
+    let login = r#"{"client_id":"parceiro-demo","client_secret":"segredo-demo"}"#;
+    let token = http.post(format!("{address}/v1/login")).body(login).send().await.unwrap().bytes().await.unwrap();
+    let token: serde_json::Value = serde_json::from_slice(&token).unwrap();
+    // A pipe holds 64 KiB, and each proposal prints its link.
+    for i in 0..1_000 {
+        let body = crate::harness::WALKTHROUGH.replace("PARC-12345", &format!("P-{i}"));
+        let request = http.post(format!("{address}/v1/propostas")).bearer_auth(token["access_token"].as_str().unwrap());
+        assert_eq!(within(request.body(body).send()).await.unwrap().status(), 200);
+    }
+    drop(child);
 }
 
 #[tokio::test]

@@ -1,0 +1,86 @@
+//! What every request and every attempt shares.
+
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use svc_core::{DigestKey, Perfil};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::auth::{Refused, Tokens};
+use crate::config::Config;
+use crate::limiter::Limiter;
+use crate::link::Links;
+use crate::reply::{Problem, Reply};
+use crate::seams::NoRandomness;
+use crate::store::{Store, StoreError};
+
+/// What every request needs.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) links: Links,
+    pub(crate) tokens: Tokens,
+    pub(crate) limiter: Limiter,
+    pub(crate) digest_key: DigestKey,
+    /// Rings when a delivery has become due.
+    pub(crate) wake: Notify,
+    /// Room for requests.
+    pub(crate) in_flight: Semaphore,
+}
+
+impl App {
+    pub(crate) fn new(config: Config, base_url: &str) -> Self {
+        let perfil = config.policy.perfil();
+        Self {
+            store: Store::memory(config.max_proposals, config.clock.clone()),
+            links: Links::new(base_url, perfil, &config.link_key),
+            tokens: Tokens::new(perfil, &config.token_key, config.previous_token_key.as_ref()),
+            limiter: Limiter::default(),
+            digest_key: DigestKey::derive(config.link_key.bytes()).expect("a server key has 32 bytes"),
+            wake: Notify::new(),
+            in_flight: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
+            config,
+        }
+    }
+
+    pub(crate) fn perfil(&self) -> Perfil {
+        self.config.policy.perfil()
+    }
+
+    /// The partner of a token, which must still be one (C24, C25). Asked before a body is read.
+    pub(crate) fn authorize(&self, headers: &HeaderMap) -> Result<String, Problem> {
+        let authorization = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+        let client_id = self.tokens.check(authorization, self.config.clock.now()).map_err(Problem::Token)?;
+        match self.config.partners.current().get(&client_id) {
+            Some(_) => Ok(client_id),
+            None => Err(Problem::Token(Refused::Invalid)),
+        }
+    }
+
+    pub(crate) fn new_request_id(&self) -> Result<String, NoRandomness> {
+        Ok(u128::from_ne_bytes(self.config.random.bytes()?)).map(|id| format!("{id:032x}"))
+    }
+}
+
+/// Runs a change of state to its end, whether or not anybody waits for it.
+pub(crate) async fn detached(
+    change: impl Future<Output = Result<Reply, Problem>> + Send + 'static,
+) -> Result<Reply, Problem> {
+    tokio::spawn(change).await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a change of state did not end");
+        Err(Problem::Internal)
+    })
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full => Self::Unavailable(60),
+        }
+    }
+}
+
+impl From<NoRandomness> for Problem {
+    fn from(_: NoRandomness) -> Self {
+        Self::Internal
+    }
+}
