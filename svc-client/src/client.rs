@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use svc_core::{Acao, Confirmacao, LoginResponse, NovaProposta, PropostaId, PropostaRecebida};
 
 use crate::error::{Error, ErrorKind, Outcome, Result};
 use crate::token::{Token, Tokens};
-use crate::transport::Transport;
+use crate::transport::{Exchanged, Transport};
 
 /// Longest time to connect.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -49,7 +49,7 @@ struct Credentials {
 }
 
 /// Settings of a [`Client`] before it is built.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
     base_url: String,
@@ -122,7 +122,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Login`] for refused credentials, and what can happen to every request.
+    /// [`ErrorKind::Login`] where the service answers with an error, 401 for refused credentials; and what can happen to
+    /// every request.
     pub async fn login(&self) -> Result<()> {
         self.token(None).await.map(drop)
     }
@@ -136,7 +137,7 @@ impl Client {
         let body = Bytes::from(proposta.to_json());
         let token = self.token(None).await?;
         let mut answer = self.send(self.authorized(&token, body.clone())?, ATTEMPT_TIMEOUT).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
+        if answer.response.status() == StatusCode::UNAUTHORIZED {
             // Refused before its body was read: the same bytes again, once, under a fresh token.
             let token = self.token(Some(&token)).await?;
             answer = self.send(self.authorized(&token, body)?, ATTEMPT_TIMEOUT).await?;
@@ -167,7 +168,7 @@ impl Client {
     }
 
     async fn token(&self, stale: Option<&Token>) -> Result<Token> {
-        self.0.tokens.get(stale, self.fetch_token()).await
+        self.0.tokens.get(stale, || self.fetch_token()).await
     }
 
     /// `POST /v1/login`. Whatever fails here, the request that it is for was not sent.
@@ -198,13 +199,14 @@ impl Client {
         request.body(body).map_err(|error| Error::new(ErrorKind::Config, Outcome::NotSent).because(error))
     }
 
-    async fn send(&self, request: Request<Bytes>, deadline: Duration) -> Result<Response<Bytes>> {
+    async fn send(&self, request: Request<Bytes>, deadline: Duration) -> Result<Exchanged> {
         self.0.transport.exchange(request, deadline).await
     }
 }
 
 /// Reads an answer: the body of a success, or all that an error says.
-fn read<T: DeserializeOwned>(answer: &Response<Bytes>, kind: ErrorKind) -> Result<Answer<T>> {
+fn read<T: DeserializeOwned>(exchanged: &Exchanged, kind: ErrorKind) -> Result<Answer<T>> {
+    let Exchanged { response: answer, fault } = exchanged;
     let status = answer.status();
     if !status.is_success() {
         let refused = status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT;
@@ -212,6 +214,9 @@ fn read<T: DeserializeOwned>(answer: &Response<Bytes>, kind: ErrorKind) -> Resul
         return Err(Error::answer(kind, outcome, answer));
     }
     let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+    if let Some(fault) = fault {
+        return Err(Error::answer(ErrorKind::Decode, Outcome::Accepted, answer).because(*fault));
+    }
     match serde_json::from_slice(answer.body()) {
         Ok(body) => Ok(Answer {
             body,
@@ -257,6 +262,17 @@ impl<T> Deref for Answer<T> {
 
     fn deref(&self) -> &T {
         &self.body
+    }
+}
+
+/// The base URL is not shown: until it is checked it can hold credentials.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { credentials, allow_http, .. } = self;
+        f.debug_struct("ClientBuilder")
+            .field("credentials", credentials)
+            .field("allow_http", allow_http)
+            .finish_non_exhaustive()
     }
 }
 

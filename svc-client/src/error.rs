@@ -2,18 +2,22 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::Value;
 use svc_core::Invalid;
 
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that did not succeed. Its text is one line, without secrets, tokens or anybody's data.
+/// A call that did not succeed. Cheap to clone. Its text is one line, without secrets, tokens or anybody's data.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     outcome: Outcome,
@@ -22,7 +26,7 @@ struct Inner {
     request_id: Option<String>,
     violations: Vec<Violation>,
     raw_body: Bytes,
-    cause: Option<Box<dyn StdError + Send + Sync>>,
+    cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What failed.
@@ -31,7 +35,7 @@ struct Inner {
 pub enum ErrorKind {
     /// A setting of the client, or a proposal that no server would take: nothing was sent.
     Config,
-    /// The credentials were refused.
+    /// The login was answered with an error; [`Error::status`] 401 says that the credentials are wrong.
     Login,
     /// No connection.
     Connect,
@@ -92,25 +96,22 @@ impl Error {
     }
 
     pub(crate) fn because(mut self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.cause = Some(cause.into());
+        self.0.cause = Some(cause.into().into());
         self
     }
 
     /// What an answer that is no success says. A gateway's page in HTML keeps its status.
     pub(crate) fn answer(kind: ErrorKind, outcome: Outcome, answer: &http::Response<Bytes>) -> Self {
-        /// The members of RFC 9457 that are ours.
-        #[derive(Deserialize, Default)]
-        #[serde(default)]
-        struct Problem {
-            codigo: Option<String>,
-            violacoes: Vec<Violation>,
-        }
-        let problem: Problem = serde_json::from_slice(answer.body()).unwrap_or_default();
+        // Each member by itself: one that is odd does not take the others along (C20).
+        let problem: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let code = problem.get("codigo").and_then(Value::as_str).map(str::to_owned);
+        let violations = problem.get("violacoes").and_then(Value::as_array);
+        let violations = violations.into_iter().flatten().filter_map(|item| Violation::deserialize(item).ok());
         let request_id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let mut error = Self::new(kind, outcome);
         error.0.status = Some(answer.status());
-        error.0.code = problem.codigo;
-        error.0.violations = problem.violacoes;
+        error.0.code = code;
+        error.0.violations = violations.collect();
         error.0.request_id = request_id;
         error.0.raw_body = answer.body().slice(..answer.body().len().min(MAX_KEPT_BODY_BYTES));
         error
@@ -183,7 +184,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0.kind {
             ErrorKind::Config => "request was not sent: a setting or the proposal is at fault",
-            ErrorKind::Login => "login was refused",
+            ErrorKind::Login => "login failed",
             ErrorKind::Connect => "no connection to the service",
             ErrorKind::Timeout => "the service did not answer in time",
             ErrorKind::Transport => "the connection to the service broke",
@@ -193,17 +194,26 @@ impl fmt::Display for Error {
         if let Some(status) = self.0.status {
             write!(f, ", status {}", status.as_u16())?;
         }
-        if let Some(code) = &self.0.code {
+        // Whatever answered may not be the service: only what looks like its words is repeated.
+        if let Some(code) = self.0.code.as_deref().filter(|code| is_word(code)) {
             write!(f, ", code {code}")?;
         }
-        for violation in &self.0.violations {
-            write!(f, ", {} {}", violation.pointer, violation.code)?;
+        for violation in self.0.violations.iter().filter(|violation| is_word(&violation.code)) {
+            let plain = violation.pointer.split('/').all(|part| part.is_empty() || is_word(part));
+            let pointer = if plain { &violation.pointer } else { "(field)" };
+            write!(f, ", {pointer} {}", violation.code)?;
         }
-        if let Some(request_id) = &self.0.request_id {
+        if let Some(request_id) = self.0.request_id.as_deref().filter(|id| id.len() <= 64) {
             write!(f, ", request {request_id}")?;
         }
         Ok(())
     }
+}
+
+/// A code or a field's name.
+fn is_word(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    (1..=64).contains(&text.len()) && text.bytes().all(is_letter)
 }
 
 impl fmt::Debug for Error {

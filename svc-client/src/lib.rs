@@ -52,6 +52,8 @@ pub use error::{Error, ErrorKind, MAX_KEPT_BODY_BYTES, Outcome, Result, Violatio
 #[cfg(feature = "client")]
 mod token;
 #[cfg(feature = "client")]
+pub use token::SHARED_FAILURE;
+#[cfg(feature = "client")]
 mod transport;
 
 pub use svc_core::{

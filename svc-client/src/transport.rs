@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::redirect::Policy;
+use tokio::time::{Instant, timeout_at};
 
 use crate::client::{CONNECT_TIMEOUT, MAX_ANSWER_BYTES, MAX_IDLE_PER_HOST, POOL_IDLE_TIMEOUT};
 use crate::error::{Error, ErrorKind, Outcome};
@@ -28,35 +29,50 @@ impl Transport {
             .map_err(|error| Error::new(ErrorKind::Config, Outcome::NotSent).because(error.without_url()))
     }
 
-    /// Sends a request and reads its answer to the last byte.
-    pub(crate) async fn exchange(
-        &self,
-        request: http::Request<Bytes>,
-        deadline: Duration,
-    ) -> Result<http::Response<Bytes>, Error> {
+    /// Sends a request and reads its answer. An answer whose body breaks off, stalls or is too long keeps its status:
+    /// that tells what became of the request.
+    pub(crate) async fn exchange(&self, request: http::Request<Bytes>, deadline: Duration) -> Result<Exchanged, Error> {
+        let deadline = Instant::now() + deadline;
         let config =
             |error: reqwest::Error| Error::new(ErrorKind::Config, Outcome::NotSent).because(error.without_url());
         let request = reqwest::Request::try_from(request).map_err(config)?;
-        match tokio::time::timeout(deadline, self.send(request)).await {
-            Ok(answer) => answer,
-            Err(elapsed) => Err(Error::new(ErrorKind::Timeout, Outcome::Unknown).because(elapsed)),
-        }
-    }
-
-    async fn send(&self, request: reqwest::Request) -> Result<http::Response<Bytes>, Error> {
-        let mut answer = self.0.execute(request).await.map_err(sort)?;
+        let mut answer = match timeout_at(deadline, self.0.execute(request)).await {
+            Ok(answer) => answer.map_err(sort)?,
+            Err(elapsed) => return Err(Error::new(ErrorKind::Timeout, Outcome::Unknown).because(elapsed)),
+        };
         let mut body = BytesMut::new();
-        while let Some(chunk) = answer.chunk().await.map_err(sort)? {
-            if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-                return Err(Error::new(ErrorKind::Decode, Outcome::Unknown).because("answer of more than 1 MiB"));
+        let fault = loop {
+            match timeout_at(deadline, answer.chunk()).await {
+                Ok(Ok(Some(chunk))) if body.len() + chunk.len() > MAX_ANSWER_BYTES => break Some(BodyFault::TooLong),
+                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+                Ok(Ok(None)) => break None,
+                Ok(Err(_)) => break Some(BodyFault::BrokeOff),
+                Err(_) => break Some(BodyFault::Late),
             }
-            body.extend_from_slice(&chunk);
-        }
+        };
         let mut response = http::Response::new(body.freeze());
         *response.status_mut() = answer.status();
         *response.headers_mut() = std::mem::take(answer.headers_mut());
-        Ok(response)
+        Ok(Exchanged { response, fault })
     }
+}
+
+/// An answer, and what was wrong with its body, if anything was.
+#[derive(Debug)]
+pub(crate) struct Exchanged {
+    pub(crate) response: http::Response<Bytes>,
+    pub(crate) fault: Option<BodyFault>,
+}
+
+/// Why a body is not whole.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum BodyFault {
+    #[error("answer is longer than 1 MiB")]
+    TooLong,
+    #[error("answer broke off")]
+    BrokeOff,
+    #[error("answer did not end in time")]
+    Late,
 }
 
 /// The kind of a failure, and what it says of the request. Its text could hold the URL, which is left out.

@@ -3,11 +3,12 @@
 //! One [`Verifier`] at start, one [`parse`](Verifier::parse) a request, over the headers and the **raw** body: a body that
 //! was parsed and written again has other bytes, and no signature.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::ops::Deref;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use svc_core::{BadNotificacao, Received, Verifier as Core};
 
-pub use svc_core::{BadSecret, Notificacao, Resposta, Secret, VerifyError};
+pub use svc_core::{BadSecret, Resposta, Secret, VerifyError};
 
 /// The headers of a request, in whatever form a framework has them.
 ///
@@ -58,6 +59,35 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Verifier(Core);
+
+/// A believed notification: its fields, and what its headers say of the event and of this attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notificacao {
+    body: svc_core::Notificacao,
+    event_id: Option<String>,
+    attempted_at: Option<SystemTime>,
+}
+
+impl Notificacao {
+    /// The event's id, the same in every attempt: what to recognise a repetition by. `None` for a delivery without the
+    /// Standard Webhooks headers; each proposal has one event, so its id serves as well.
+    pub fn event_id(&self) -> Option<&str> {
+        self.event_id.as_deref()
+    }
+
+    /// When this attempt was made, to the second, if the headers say so.
+    pub fn attempted_at(&self) -> Option<SystemTime> {
+        self.attempted_at
+    }
+}
+
+impl Deref for Notificacao {
+    type Target = svc_core::Notificacao;
+
+    fn deref(&self) -> &svc_core::Notificacao {
+        &self.body
+    }
+}
 
 /// Why a request is no notification. Answer its sender with a plain 400 or 401, and nothing of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +156,14 @@ impl Verifier {
     /// [`ParseError::Verify`] as [`verify`](Self::verify); [`ParseError::Body`] for a body that is no notification.
     pub fn parse(&self, headers: &(impl Headers + ?Sized), body: &[u8]) -> Result<Notificacao, ParseError> {
         self.verify(headers, body)?;
-        Ok(Notificacao::from_json(body)?)
+        let received = headers.received()?;
+        let text = |value: Option<&[u8]>| Some(str::from_utf8(value?.trim_ascii()).ok()?.to_owned());
+        let seconds = text(received.timestamp).and_then(|seconds| seconds.parse().ok());
+        Ok(Notificacao {
+            body: svc_core::Notificacao::from_json(body)?,
+            event_id: text(received.id),
+            attempted_at: seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
+        })
     }
 }
 

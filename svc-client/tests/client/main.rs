@@ -1,5 +1,7 @@
 //! The SDK against the real server, over TCP.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use svc_client::webhook::{ParseError, Resposta, Secret, Verifier, VerifyError};
 use svc_client::{Acao, Client, ErrorKind, NovaProposta, Outcome};
 use svc_server::{Config, DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, Partners, Sender, run};
@@ -161,6 +163,13 @@ async fn t13_t26_what_became_of_a_proposal_is_told_by_its_answer() {
             Outcome::Unknown,
         ),
         ("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<html>", ErrorKind::Decode, Outcome::Accepted),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 99\r\nconnection: close\r\n\r\n{", ErrorKind::Decode, Outcome::Accepted),
+        (
+            "HTTP/1.1 403 Forbidden\r\ncontent-length: 99\r\nconnection: close\r\n\r\n{",
+            ErrorKind::Api,
+            Outcome::Rejected,
+        ),
+        ("HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\r\n", ErrorKind::Api, Outcome::Unknown),
     ] {
         let (base, server) = scripted(vec![TOKEN, answer]).await;
         let client = Client::builder(base, "p", "s").build().unwrap();
@@ -168,6 +177,30 @@ async fn t13_t26_what_became_of_a_proposal_is_told_by_its_answer() {
         assert_eq!((error.kind(), error.outcome()), (kind, outcome), "{answer}");
         assert_eq!(server.await.unwrap().len(), 2, "nothing is sent twice");
     }
+}
+
+#[tokio::test]
+async fn t11_callers_that_wait_for_a_login_share_its_failure() {
+    let (base, logins) =
+        scripted(vec!["HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n{\"codigo\":\"credenciais_invalidas\"}"])
+            .await;
+    let client = Client::builder(base, "p", "s").build().unwrap();
+    let calls: Vec<_> =
+        (0..20).map(|_| client.clone()).map(|client| tokio::spawn(async move { client.login().await })).collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap_err().code(), Some("credenciais_invalidas"));
+    }
+    assert_eq!(logins.await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stranger_s_answer_does_not_write_into_the_log() {
+    let odd = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n{\"codigo\":\"a\\nlinha 111.444.777-35\",\"violacoes\":[{\"propriedade\":\"/x\\ny\",\"codigo\":\"ok\"},7]}";
+    let (base, _server) = scripted(vec![TOKEN, odd]).await;
+    let client = Client::builder(base, "p", "s").build().unwrap();
+    let error = client.create_proposta(&proposta("P-1", "Ana")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the service answered with an error, status 400, (field) ok");
+    assert_eq!(error.violations().len(), 1, "the other is no violation");
 }
 
 #[tokio::test]
@@ -229,6 +262,18 @@ fn a_webhook_is_parsed_from_any_kind_of_headers() {
     let mut map = http::HeaderMap::new();
     map.insert("X-Svc-Signature", signature.parse().unwrap());
     assert_eq!(verifier.parse(&map, body).unwrap().status, Resposta::Aceito);
+    assert_eq!(verifier.parse(&map, body).unwrap().event_id(), None);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let standard = svc_core::Signer::new(&secret).webhook_signature("evt_1", now, body);
+    let all = [
+        ("x-svc-signature", signature.clone()),
+        ("webhook-id", "evt_1".to_owned()),
+        ("webhook-timestamp", now.to_string()),
+        ("webhook-signature", standard),
+    ];
+    let told = verifier.parse(&all[..], body).unwrap();
+    assert_eq!((told.event_id(), told.id_proposta_parceiro.as_str()), (Some("evt_1"), "P-1"));
+    assert_eq!(told.attempted_at(), Some(UNIX_EPOCH + Duration::from_secs(now)));
     assert!(verifier.parse(&[("X-SVC-SIGNATURE", signature.as_str())][..], body).is_ok());
     assert!(verifier.parse(&vec![("x-svc-signature".to_owned(), signature.clone().into_bytes())], body).is_ok());
     map.append("x-svc-signature", "00".parse().unwrap());
