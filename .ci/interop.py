@@ -72,10 +72,13 @@ def node(service):
         quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run(["npm", "install", *quiet, "standardwebhooks@1"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         receiver = subprocess.Popen(["node", "receiver.js", SECRET], cwd=folder, stdout=subprocess.PIPE, text=True)
-        port = receiver.stdout.readline().strip()
-        created = service.deliver_to(f"http://127.0.0.1:{port}/webhook", "ação/node")
-        answer = json.loads(receiver.stdout.readline())
-        assert receiver.wait(20) == 0
+        try:
+            port = receiver.stdout.readline().strip()
+            created = service.deliver_to(f"http://127.0.0.1:{port}/webhook", "ação/node")
+            answer = json.loads(receiver.stdout.readline())
+            assert receiver.wait(20) == 0
+        finally:
+            receiver.kill()
     assert answer["notification"]["id_proposta_svc"] == created
     assert not answer["altered"], "an altered body was believed"
     print("believed by the npm package standardwebhooks")
