@@ -12,6 +12,7 @@ async fn f20_paths_and_methods() {
         ("PUT", "/v1/propostas", 405, "metodo_nao_permitido", Some("GET, HEAD, POST, OPTIONS")),
         ("DELETE", confirmar.as_str(), 405, "metodo_nao_permitido", Some("GET, HEAD, POST, OPTIONS")),
         ("TRACE", "/saude", 405, "metodo_nao_permitido", Some("GET, HEAD, OPTIONS")),
+        ("QUERY", "/saude", 405, "metodo_nao_permitido", Some("GET, HEAD, OPTIONS")),
         ("BREW", "/saude", 501, "metodo_desconhecido", None),
         ("GET", "/", 404, "rota_nao_encontrada", None),
         ("GET", "/saude/", 404, "rota_nao_encontrada", None),
