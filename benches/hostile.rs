@@ -13,7 +13,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 
 const IDLE: usize = 10_000;
-const SLOW_OF_EACH_KIND: usize = 333;
+const SLOW_OF_EACH_KIND: usize = 334;
 const REQUESTS: usize = 5_000;
 /// Leaves time to measure before the first deadlines, at 20 s.
 const SETTLE: Duration = Duration::from_secs(5);

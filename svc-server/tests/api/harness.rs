@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use svc_core::{Perfil, Policy};
 use svc_server::{Clock, Config, DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, Partners, Sender, run};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -90,6 +90,19 @@ impl Server {
         self.stop.send(()).unwrap();
         drop(self.http);
         self.task.await.unwrap().unwrap();
+    }
+
+    /// The same in a task of its own; comes back when the listener is gone, while requests and attempts may go on.
+    pub(crate) async fn begin_to_stop(self) -> JoinHandle<()> {
+        let address = self.base.trim_start_matches("http://").to_owned();
+        let stopping = tokio::spawn(self.stop());
+        within(async {
+            while TcpStream::connect(&address).await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        stopping
     }
 
     pub(crate) async fn token(&self) -> String {
@@ -185,7 +198,7 @@ impl Receiver {
     }
 }
 
-async fn read_request(stream: &mut BufReader<tokio::net::TcpStream>) -> Option<Received> {
+async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
     let (mut head, mut headers, mut line) = (String::new(), Vec::new(), String::new());
     stream.read_line(&mut head).await.ok().filter(|read| *read > 0)?;
     loop {

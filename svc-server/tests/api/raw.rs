@@ -231,15 +231,7 @@ async fn f39_at_the_end_the_listener_closes_first_and_no_answer_is_cut() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut interim = [0; 25];
     within(stream.read_exact(&mut interim)).await.unwrap();
-    let address = server.base.trim_start_matches("http://").to_owned();
-    let stopping = tokio::spawn(server.stop());
-    // The listener is gone while the request is not.
-    within(async {
-        while TcpStream::connect(&address).await.is_ok() {
-            tokio::task::yield_now().await
-        }
-    })
-    .await;
+    let stopping = server.begin_to_stop().await;
     stream.write_all(WALKTHROUGH.as_bytes()).await.unwrap();
     let answer = within(to_end(&mut stream)).await;
     assert_eq!(status(&answer), 200, "{answer}");

@@ -133,14 +133,7 @@ async fn c41_an_answer_given_while_the_server_stops_is_still_delivered() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut interim = [0; 25];
     within(stream.read_exact(&mut interim)).await.unwrap();
-    let address = server.base.trim_start_matches("http://").to_owned();
-    let stopping = tokio::spawn(server.stop());
-    within(async {
-        while tokio::net::TcpStream::connect(&address).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let stopping = server.begin_to_stop().await;
     stream.write_all(br#"{"acao":"aceitar"}"#).await.unwrap();
     assert_eq!(verify(&receiver.next().await).id_proposta_svc, id);
     within(stopping).await.unwrap();
