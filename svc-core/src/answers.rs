@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::delivery::{Delivery, Tentativa};
 use crate::error::Violacao;
+use crate::mensagem::Mensagem;
 use crate::proposta::{Proposta, rfc3339};
 use crate::proposta_id::PropostaId;
 
@@ -95,7 +96,7 @@ pub struct Situacao {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub respondida_em: Option<String>,
     /// How the customer's message fares.
-    pub mensagem: Mensagem,
+    pub mensagem: SituacaoMensagem,
     /// How the notification fares, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<SituacaoWebhook>,
@@ -103,13 +104,13 @@ pub struct Situacao {
     pub avisos: Vec<Aviso>,
 }
 
-/// The customer's message: `pendente`, `enviada`, `entregue`, `lida` or `falhou`.
+/// The customer's message: `pendente`, `enviada`, `entregue`, `lida` or `falhou`, and why the last attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Mensagem {
+pub struct SituacaoMensagem {
     /// Its state.
     pub estado: String,
-    /// Why it failed, if it did.
+    /// Why the last attempt failed, if it did: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub motivo: Option<String>,
 }
@@ -158,28 +159,35 @@ impl Situacao {
     ///
     /// ```
     /// # use chrono::DateTime;
-    /// use svc_core::{Acao, Delivery, Mensagem, Schedule, Situacao};
+    /// use svc_core::{Acao, Delivery, Jitter, Mensagem, Schedule, SendOutcome, Situacao};
     /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
     /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
     /// #     .webhook_url("https://example.com/").build().unwrap();
     /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
     /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
-    /// let waiting = Situacao::of(&proposta, Mensagem::pendente(), None);
+    /// let mensagem = Mensagem::of(&proposta, &Schedule::MENSAGEM, now);
+    /// let waiting = Situacao::of(&proposta, &mensagem, None);
     /// assert_eq!((waiting.status.as_str(), waiting.webhook), ("AGUARDANDO_RESPOSTA", None)); // no answer, no event
+    /// assert_eq!(waiting.mensagem.estado, "pendente");
     ///
     /// let transition = proposta.apply(Acao::Aceitar, now).unwrap();
     /// let delivery = Delivery::of(&transition, &Schedule::HOMOLOGACAO, now);
-    /// let answered = Situacao::of(&transition.proposta, Mensagem::enviada(), Some(&delivery));
+    /// let sent = mensagem.after(SendOutcome::Sent, &Schedule::MENSAGEM, Jitter::NONE, now);
+    /// let answered = Situacao::of(&transition.proposta, &sent, Some(&delivery));
     /// assert_eq!(answered.webhook.unwrap().estado, "pendente");
+    /// assert_eq!(answered.mensagem.estado, "enviada");
     /// ```
-    pub fn of(proposta: &Proposta, mensagem: Mensagem, delivery: Option<&Delivery>) -> Self {
+    pub fn of(proposta: &Proposta, mensagem: &Mensagem, delivery: Option<&Delivery>) -> Self {
         Self {
             id_proposta_svc: proposta.id().to_string(),
             id_proposta_parceiro: proposta.id_proposta_parceiro().as_str().to_owned(),
             status: proposta.status().as_str().to_owned(),
             criada_em: rfc3339(proposta.criada_em()),
             respondida_em: proposta.respondida_em().map(rfc3339),
-            mensagem,
+            mensagem: SituacaoMensagem {
+                estado: mensagem.estado().to_owned(),
+                motivo: mensagem.motivo().map(str::to_owned),
+            },
             webhook: delivery.map(|delivery| SituacaoWebhook {
                 id: delivery.evento().id().to_string(),
                 estado: delivery.estado().to_owned(),
@@ -187,23 +195,6 @@ impl Situacao {
             }),
             avisos: proposta.avisos().iter().map(Aviso::from).collect(),
         }
-    }
-}
-
-impl Mensagem {
-    /// Not sent yet.
-    pub fn pendente() -> Self {
-        Self { estado: "pendente".to_owned(), motivo: None }
-    }
-
-    /// Handed over.
-    pub fn enviada() -> Self {
-        Self { estado: "enviada".to_owned(), motivo: None }
-    }
-
-    /// Not sent, and why; the reason holds no person's data.
-    pub fn falhou(motivo: impl Into<String>) -> Self {
-        Self { estado: "falhou".to_owned(), motivo: Some(motivo.into()) }
     }
 }
 

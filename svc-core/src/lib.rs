@@ -120,12 +120,16 @@ mod evento;
 pub use evento::{BadNotificacao, Evento, EventoId, NotApplied, Notificacao, Resposta, Transition};
 
 mod delivery;
+mod mensagem;
 mod schedule;
 pub use delivery::{Delivery, Falha, MAX_TENTATIVAS, Next, Outcome, RETRY_AFTER_CAP, SignedRequest, Tentativa};
+pub use mensagem::{Mensagem, SendOutcome};
 pub use schedule::{BadSchedule, Jitter, Schedule, retry_after};
 
 mod answers;
-pub use answers::{Aviso, Confirmacao, Mensagem, PropostaRecebida, Situacao, SituacaoTentativa, SituacaoWebhook};
+pub use answers::{
+    Aviso, Confirmacao, PropostaRecebida, Situacao, SituacaoMensagem, SituacaoTentativa, SituacaoWebhook,
+};
 
 mod received;
 mod secret;

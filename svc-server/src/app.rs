@@ -8,6 +8,7 @@ use crate::auth::{Refused, Tokens};
 use crate::config::Config;
 use crate::limiter::Limiter;
 use crate::link::Links;
+use crate::metrics::Metrics;
 use crate::reply::{Problem, Reply};
 use crate::seams::NoRandomness;
 use crate::store::{Store, StoreError};
@@ -21,8 +22,11 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     pub(crate) limiter: Limiter,
     pub(crate) digest_key: DigestKey,
+    pub(crate) metrics: Metrics,
     /// Rings when a delivery has become due.
-    pub(crate) wake: Notify,
+    pub(crate) wake_webhooks: Notify,
+    /// Rings when a message has.
+    pub(crate) wake_messages: Notify,
     /// Room for requests.
     pub(crate) in_flight: Semaphore,
 }
@@ -36,7 +40,9 @@ impl App {
             tokens: Tokens::new(perfil, &config.token_key, config.previous_token_key.as_ref()),
             limiter: Limiter::default(),
             digest_key: DigestKey::derive(config.link_key.bytes()).expect("a server key has 32 bytes"),
-            wake: Notify::new(),
+            metrics: Metrics::new(),
+            wake_webhooks: Notify::new(),
+            wake_messages: Notify::new(),
             in_flight: Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS)),
             config,
         }

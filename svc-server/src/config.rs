@@ -1,10 +1,11 @@
 //! Everything that a server is told before it starts.
 
 use svc_core::{IpRange, Perfil, Policy, Schedule};
+use tokio::net::TcpListener;
 
 use crate::key::ServerKey;
 use crate::partners::SharedPartners;
-use crate::seams::{Clock, NoRandomness, Random, Resolver};
+use crate::seams::{Clock, NoRandomness, Random, Resolver, Transport};
 use crate::sender::Sender;
 
 /// Most connections at a time (C38).
@@ -34,6 +35,8 @@ pub struct Config {
     pub sender: Sender,
     /// When a webhook is tried again.
     pub schedule: Schedule,
+    /// Certificate authorities that receivers' certificates may come from, as PEM; `None` is the machine's.
+    pub webhook_ca: Option<String>,
     /// Proxies whose `X-Forwarded-For` is believed (C23).
     pub trusted_proxies: Vec<IpRange>,
     /// Most connections at a time.
@@ -42,12 +45,16 @@ pub struct Config {
     pub max_in_flight: usize,
     /// Most proposals of the store in memory.
     pub max_proposals: usize,
-    /// The wall clock.
+    /// Serves `GET /metrics`, if anything does: a listener of its own, apart from the one for the world.
+    pub metrics: Option<TcpListener>,
+    /// What time it is, and how much has passed.
     pub clock: Clock,
     /// The source of ids.
     pub random: Random,
     /// Resolves the names in webhook URLs.
     pub resolver: Resolver,
+    /// Connects to the addresses that they have.
+    pub transport: Transport,
 }
 
 impl Config {
@@ -71,13 +78,16 @@ impl Config {
             link_key: ServerKey::fresh(&random)?,
             sender: Sender::Log,
             schedule: Schedule::HOMOLOGACAO,
+            webhook_ca: None,
             trusted_proxies: Vec::new(),
             max_connections: DEFAULT_MAX_CONNECTIONS,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_proposals: DEFAULT_MAX_PROPOSALS,
+            metrics: None,
             clock: Clock::system(),
             random,
             resolver: Resolver::system(),
+            transport: Transport::system(),
         })
     }
 }

@@ -67,8 +67,9 @@ impl App {
                 let delivery = Delivery::of(&transition, &self.config.schedule, now);
                 match self.store.commit(&transition, delivery).await {
                     Ok(()) => {
-                        self.wake.notify_one();
+                        self.wake_webhooks.notify_one();
                         let status = transition.proposta.status();
+                        self.metrics.reached(status);
                         tracing::info!(proposta = self.links.log_name(proposta.id()), %status, "customer answered");
                         return Ok(self.answered(&transition.proposta, false, accepts));
                     }

@@ -22,7 +22,7 @@
 //! TLS and HTTP/2, which belong to a proxy in front.
 
 mod seams;
-pub use seams::{Clock, NoRandomness, Random, Resolver};
+pub use seams::{Clock, NoRandomness, Random, Resolver, Stream, Transport};
 
 mod key;
 mod partners;
@@ -45,13 +45,20 @@ pub use server::run;
 
 mod app;
 mod auth;
+mod bounds;
 mod confirmar;
 mod deliver;
 mod limiter;
 mod link;
+mod lookup;
+mod message;
+mod metrics;
+mod outbound;
+mod outbox;
 mod page;
 mod propostas;
 mod reply;
 mod request;
 mod routes;
 mod store;
+mod tls;

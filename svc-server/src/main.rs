@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -46,11 +47,17 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(settings: Settings, log: &LogWriter) -> ExitCode {
-    let listener = match TcpListener::bind(settings.listen).await {
+async fn serve(mut settings: Settings, log: &LogWriter) -> ExitCode {
+    let listener = match bind("SVC_LISTEN", settings.listen).await {
         Ok(listener) => listener,
-        Err(error) => return usage(&format!("SVC_LISTEN: {} cannot be bound: {error}", settings.listen)),
+        Err(exit) => return exit,
     };
+    if let Some(address) = settings.metrics_listen {
+        settings.config.metrics = match bind("SVC_METRICS_LISTEN", address).await {
+            Ok(listener) => Some(listener),
+            Err(exit) => return exit,
+        };
+    }
     let (Ok(terminate), Ok(interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
         return usage("signals cannot be listened for");
     };
@@ -72,6 +79,10 @@ async fn serve(settings: Settings, log: &LogWriter) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => usage(&format!("SVC_LISTEN: {error}")),
     }
+}
+
+async fn bind(var: &str, address: SocketAddr) -> Result<TcpListener, ExitCode> {
+    TcpListener::bind(address).await.map_err(|error| usage(&format!("{var}: {address} cannot be bound: {error}")))
 }
 
 /// What to do next, for whoever started it by hand. A closed standard output is no reason to stop.
@@ -115,7 +126,9 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 /// Reads the partners again at each SIGHUP; a bad file leaves things as they are (C24).
 async fn reload(file: PathBuf, partners: SharedPartners, mut hangups: Signal) {
     while hangups.recv().await.is_some() {
-        match Partners::from_file(&file) {
+        let path = file.clone();
+        let read = tokio::task::spawn_blocking(move || Partners::from_file(&path)).await;
+        match read.expect("reading a file does not panic") {
             Ok(new) => {
                 partners.replace(new);
                 tracing::info!("partners read again");

@@ -1,4 +1,5 @@
-//! `/v1/…`: a partner logs in, posts proposals, and asks what became of them (C9, C10, C19, C22, C23).
+//! `/v1/…`: a partner logs in, posts proposals, asks what became of them, and has things sent again (C9, C10, C19, C22,
+//! C23).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use svc_core::{
-    IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, Proposta, PropostaId, PropostaRecebida, Situacao,
+    IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao, Status,
     today_in_brasilia,
 };
 
 use crate::app::{App, detached};
+use crate::message;
 use crate::reply::{Problem, Reply, X_SVC_CAPABILITIES, X_SVC_REPLAYED, json};
 use crate::request::{BodyType, body_type, client_address, read_body};
 use crate::store::{Inserted, Whole};
@@ -27,6 +29,7 @@ impl App {
         self.limiter.check(login.client_id(), address, now).map_err(Problem::TooManyAttempts)?;
         if !self.config.partners.current().authenticate(login.client_id(), login.client_secret()) {
             self.limiter.failed(login.client_id(), address, now);
+            self.metrics.login_failed();
             return Err(Problem::Credentials);
         }
         let token = self.tokens.issue(login.client_id(), self.config.random.bytes()?, now).map_err(|error| {
@@ -49,10 +52,11 @@ impl App {
         let id = PropostaId::from_random(self.config.random.bytes()?);
         let proposta = nova.open(id, &client_id, &self.digest_key, now);
         detached(async move {
-            match self.store.insert(&proposta).await? {
+            match self.store.insert(&proposta, Mensagem::of(&proposta, &message::SCHEDULE, now)).await? {
                 Inserted::New => {
+                    self.wake_messages.notify_one();
                     tracing::info!(proposta = self.links.log_name(id), "proposal stored");
-                    self.tell(&proposta).await;
+                    self.metrics.reached(proposta.status());
                     Ok(json(StatusCode::OK, &PropostaRecebida::new(id)))
                 }
                 Inserted::Exists(first) if first.digest() == proposta.digest() => {
@@ -66,42 +70,87 @@ impl App {
         .await
     }
 
-    /// Sends the customer's message. Whatever comes of it, the proposal is stored, and the status shows it.
-    async fn tell(&self, proposta: &Proposta) {
-        let name = self.links.log_name(proposta.id());
-        let mensagem = match self.config.sender.send(proposta, &self.links.of(proposta.id())) {
-            Ok(()) => Mensagem::enviada(),
-            Err(error) => {
-                tracing::warn!(proposta = name, %error, "customer not told");
-                Mensagem::falhou("nao_enviada")
-            }
-        };
-        if let Err(error) = self.store.record_message(proposta.id(), mensagem).await {
-            tracing::warn!(proposta = name, %error, "message not recorded");
-        }
-    }
-
     /// `GET /v1/propostas/{id_proposta_svc}`.
     pub(crate) async fn show(&self, id: &str, request: &Request<Incoming>) -> Result<Reply, Problem> {
         let client_id = self.authorize(request.headers())?;
-        let whole = match PropostaId::parse(id) {
-            Some(id) => self.store.whole(id).await?,
-            None => None,
-        };
-        situation(whole.filter(|whole| whole.proposta.client_id() == client_id))
+        Ok(situation(StatusCode::OK, &self.own(&client_id, id).await?))
     }
 
     /// `GET /v1/propostas?id_proposta_parceiro=…`: how a partner whose call broke finds out.
     pub(crate) async fn find(&self, request: &Request<Incoming>) -> Result<Reply, Problem> {
         let client_id = self.authorize(request.headers())?;
         let id = IdParceiro::from_query(request.uri().query().unwrap_or_default())?;
-        situation(self.store.whole_by_partner(&client_id, &id).await?)
+        let whole = self.store.whole_by_partner(&client_id, &id).await?.ok_or(Problem::ProposalNotFound)?;
+        Ok(situation(StatusCode::OK, &whole))
+    }
+
+    /// `POST /v1/propostas/{id_proposta_svc}/reenviar-webhook`: the event's next attempt is due now, and has the same id.
+    pub(crate) async fn resend_webhook(
+        self: Arc<Self>,
+        id: &str,
+        request: Request<Incoming>,
+    ) -> Result<Reply, Problem> {
+        let whole = self.to_resend(id, request).await?;
+        if whole.delivery.is_none() {
+            return Err(Problem::NotAnswered);
+        }
+        detached(async move {
+            let (id, now) = (whole.proposta.id(), self.config.clock.now());
+            self.store.resend_webhook(id, &self.config.schedule, now).await?;
+            self.wake_webhooks.notify_one();
+            tracing::info!(proposta = self.links.log_name(id), "webhook asked for again");
+            self.accepted(id).await
+        })
+        .await
+    }
+
+    /// `POST /v1/propostas/{id_proposta_svc}/reenviar-mensagem`: the customer's link, once more.
+    pub(crate) async fn resend_message(
+        self: Arc<Self>,
+        id: &str,
+        request: Request<Incoming>,
+    ) -> Result<Reply, Problem> {
+        let whole = self.to_resend(id, request).await?;
+        if whole.proposta.status() != Status::AguardandoResposta {
+            return Err(Problem::AlreadyAnswered(whole.proposta.status()));
+        }
+        detached(async move {
+            let (id, now) = (whole.proposta.id(), self.config.clock.now());
+            self.store.resend_message(id, &message::SCHEDULE, now).await?;
+            self.wake_messages.notify_one();
+            tracing::info!(proposta = self.links.log_name(id), "message asked for again");
+            self.accepted(id).await
+        })
+        .await
+    }
+
+    /// The proposal of a request to send again. A body is held to what any is, and says nothing.
+    async fn to_resend(&self, id: &str, request: Request<Incoming>) -> Result<Whole, Problem> {
+        let (head, body) = request.into_parts();
+        let client_id = self.authorize(&head.headers)?;
+        expect_json(&head.headers, &body)?;
+        read_body(&head.headers, body).await?;
+        self.own(&client_id, id).await
+    }
+
+    /// 202, with the proposal as it is now.
+    async fn accepted(&self, id: PropostaId) -> Result<Reply, Problem> {
+        let whole = self.store.whole(id).await?.ok_or(Problem::ProposalNotFound)?;
+        Ok(situation(StatusCode::ACCEPTED, &whole))
+    }
+
+    /// A partner's proposal; another's is as unknown as one that never was.
+    async fn own(&self, client_id: &str, id: &str) -> Result<Whole, Problem> {
+        let whole = match PropostaId::parse(id) {
+            Some(id) => self.store.whole(id).await?,
+            None => None,
+        };
+        whole.filter(|whole| whole.proposta.client_id() == client_id).ok_or(Problem::ProposalNotFound)
     }
 }
 
-fn situation(whole: Option<Whole>) -> Result<Reply, Problem> {
-    let Whole { proposta, mensagem, delivery } = whole.ok_or(Problem::ProposalNotFound)?;
-    Ok(json(StatusCode::OK, &Situacao::of(&proposta, mensagem, delivery.as_ref())))
+fn situation(status: StatusCode, whole: &Whole) -> Reply {
+    json(status, &Situacao::of(&whole.proposta, &whole.mensagem, whole.delivery.as_ref()))
 }
 
 fn expect_json(headers: &HeaderMap, body: &Incoming) -> Result<(), Problem> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use svc_core::{Invalid, Status, Violacao};
 
 use crate::auth::Refused;
+use crate::metrics::OPENMETRICS;
 use crate::page::{CSP, Html};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -33,6 +34,7 @@ pub(crate) enum Problem {
     Timeout,
     PartnerIdInUse,
     AlreadyAnswered(Status),
+    NotAnswered,
     BodyTooLarge,
     ContentType,
     /// Too many failed logins; try again after these seconds.
@@ -129,6 +131,12 @@ impl Problem {
                 "proposta_ja_respondida",
                 "Proposta já respondida",
                 "A proposta já tem outra resposta, que vale.",
+            ),
+            Self::NotAnswered => (
+                StatusCode::CONFLICT,
+                "proposta_sem_resposta",
+                "Proposta sem resposta",
+                "O cliente ainda não respondeu; não há notificação a reenviar.",
             ),
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -247,6 +255,11 @@ impl From<Html> for Reply {
 /// The description of this service for machines.
 pub(crate) fn yaml(text: &'static str) -> Reply {
     with_type(StatusCode::OK, "application/yaml", Bytes::from_static(text.as_bytes()))
+}
+
+/// What is counted, for a monitoring system.
+pub(crate) fn metrics(text: String) -> Reply {
+    with_type(StatusCode::OK, OPENMETRICS, text.into())
 }
 
 /// No body, for OPTIONS (C18).

@@ -22,6 +22,8 @@ enum Route<'p> {
     Login,
     Propostas,
     Proposta(&'p str),
+    ReenviarWebhook(&'p str),
+    ReenviarMensagem(&'p str),
     Confirmar(&'p str),
     Saude,
     OpenApi,
@@ -45,12 +47,23 @@ impl App {
         };
         let mut reply = answer.unwrap_or_else(|problem| problem.reply(&id));
         let template = route.map_or("-", Route::template);
-        let status = reply.status().as_u16();
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (status, took) = (reply.status().as_u16(), began.elapsed());
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.metrics.request(template, status, took);
         tracing::info!(%method, route = template, status, duration_ms, request_id = id, "request");
         // The caller's checked id, or hex of ours: a legal value either way.
         reply.headers_mut().extend(HeaderValue::try_from(id).ok().map(|id| (X_REQUEST_ID, id)));
         reply
+    }
+
+    /// Answers on the metrics' own listener: `GET /metrics`, and nothing else.
+    pub(crate) async fn scrape(self: Arc<Self>, request: Request<Incoming>, _peer: IpAddr) -> Reply {
+        let answer = match (request.method(), request.uri().path()) {
+            (&Method::GET | &Method::HEAD, "/metrics") => self.metrics_text().await.map_err(Problem::from),
+            (_, "/metrics") => Err(Problem::MethodNotAllowed("GET, HEAD")),
+            _ => Err(Problem::RouteNotFound),
+        };
+        answer.map_or_else(|problem| problem.reply("-"), reply::metrics)
     }
 
     async fn route(
@@ -73,6 +86,8 @@ impl App {
             (&Method::GET | &Method::HEAD, Route::Propostas) => self.find(&request).await,
             (&Method::GET | &Method::HEAD, Route::Proposta(id)) => self.show(id, &request).await,
             (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => self.confirmar(id, request).await,
+            (&Method::POST, Route::ReenviarWebhook(id)) => self.resend_webhook(id, request).await,
+            (&Method::POST, Route::ReenviarMensagem(id)) => self.resend_message(id, request).await,
             (&Method::GET | &Method::HEAD, Route::Saude) => Ok(self.saude()),
             (&Method::GET | &Method::HEAD, Route::OpenApi) => Ok(reply::yaml(OPENAPI)),
             _ => Err(Problem::MethodNotAllowed(route.methods())),
@@ -103,8 +118,15 @@ impl<'p> Route<'p> {
             "/saude" => Some(Self::Saude),
             "/openapi.yaml" => Some(Self::OpenApi),
             _ => {
-                let one = |prefix| path.strip_prefix(prefix).filter(|id: &&str| !id.contains('/'));
-                one("/confirmar/").map(Self::Confirmar).or_else(|| one("/v1/propostas/").map(Self::Proposta))
+                let of = |prefix, suffix| {
+                    let id = path.strip_prefix(prefix)?.strip_suffix(suffix)?;
+                    (!id.contains('/')).then_some(id)
+                };
+                of("/confirmar/", "")
+                    .map(Self::Confirmar)
+                    .or_else(|| of("/v1/propostas/", "").map(Self::Proposta))
+                    .or_else(|| of("/v1/propostas/", "/reenviar-webhook").map(Self::ReenviarWebhook))
+                    .or_else(|| of("/v1/propostas/", "/reenviar-mensagem").map(Self::ReenviarMensagem))
             }
         }
     }
@@ -112,7 +134,7 @@ impl<'p> Route<'p> {
     /// What its `Allow` says.
     const fn methods(self) -> &'static str {
         match self {
-            Self::Login => "POST, OPTIONS",
+            Self::Login | Self::ReenviarWebhook(_) | Self::ReenviarMensagem(_) => "POST, OPTIONS",
             Self::Propostas => "GET, HEAD, POST, OPTIONS",
             Self::Confirmar(_) => "GET, HEAD, POST, OPTIONS",
             Self::Proposta(_) | Self::Saude | Self::OpenApi => "GET, HEAD, OPTIONS",
@@ -125,6 +147,8 @@ impl<'p> Route<'p> {
             Self::Login => "/v1/login",
             Self::Propostas => "/v1/propostas",
             Self::Proposta(_) => "/v1/propostas/{id_proposta_svc}",
+            Self::ReenviarWebhook(_) => "/v1/propostas/{id_proposta_svc}/reenviar-webhook",
+            Self::ReenviarMensagem(_) => "/v1/propostas/{id_proposta_svc}/reenviar-mensagem",
             Self::Confirmar(_) => "/confirmar/{id_proposta_svc}",
             Self::Saude => "/saude",
             Self::OpenApi => "/openapi.yaml",

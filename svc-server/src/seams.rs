@@ -1,14 +1,15 @@
-//! Where the server touches the world: the clock and the operating system's random numbers, each replaceable in tests.
+//! Where the server touches the world: clock, names, connections, random numbers, each replaceable in tests.
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use tokio::net::lookup_host;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
 
 /// The clock (C40): the time of day for what is written down, and one that never jumps for what is waited for.
 #[derive(Clone)]
@@ -97,6 +98,63 @@ impl Resolver {
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Resolver")
+    }
+}
+
+/// How connections to receivers are made (C31). The address was vetted before.
+#[derive(Clone)]
+pub struct Transport(Arc<Connect>);
+
+type Connect = dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>> + Send + Sync;
+
+/// A connection: what can be read, written, and sent between threads.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Transport {
+    /// The operating system's TCP.
+    pub fn system() -> Self {
+        Self::from_fn(|address| async move {
+            let stream = TcpStream::connect(address).await?;
+            // A request is written whole; waiting for more to send would only delay it.
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        })
+    }
+
+    /// Any other, for tests that count connections, or play the receiver in memory.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let transport = svc_server::Transport::from_fn(|_| async { Ok(tokio::io::duplex(64).0) });
+    /// assert!(transport.connect("192.0.2.1:443".parse().unwrap()).await.is_ok());
+    /// # });
+    /// ```
+    pub fn from_fn<F, S>(connect: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = io::Result<S>> + Send + 'static,
+        S: Stream + 'static,
+    {
+        Self(Arc::new(move |address| {
+            let connecting = connect(address);
+            Box::pin(async move { Ok(Box::new(connecting.await?) as Box<dyn Stream>) })
+        }))
+    }
+
+    /// A connection to this address.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the transport says.
+    pub async fn connect(&self, address: SocketAddr) -> io::Result<Box<dyn Stream>> {
+        (self.0)(address).await
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transport")
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use svc_core::Proposta;
+use svc_core::{Proposta, SendOutcome};
 
 /// A way to the customer.
 #[derive(Clone, Debug)]
@@ -18,15 +18,18 @@ pub enum Sender {
 
 impl Sender {
     /// Sends the message with the customer's link. The name stays where it is: only the link is printed (C39).
-    pub(crate) fn send(&self, _proposta: &Proposta, link: &str) -> Result<(), SendError> {
-        match self {
-            Self::Log => PRINTER.try_send(format!("customer's link: {link}\n")).map_err(|_| SendError),
-            Self::Channel(links) => links.send(link.to_owned()).map_err(|_| SendError),
-        }
+    pub(crate) fn send(&self, _proposta: &Proposta, link: &str) -> SendOutcome {
+        let sent = match self {
+            Self::Log => PRINTER.try_send(format!("customer's link: {link}\n")).is_ok(),
+            Self::Channel(links) => links.send(link.to_owned()).is_ok(),
+        };
+        if sent { SendOutcome::Sent } else { SendOutcome::Failed(NOT_SENT.into()) }
     }
 }
 
-/// Lines that wait to be printed; more are not sent.
+/// Nobody takes the messages.
+const NOT_SENT: &str = "nao_enviada";
+/// Lines that wait to be printed; more are sent later.
 const WAITING_LINES: usize = 1_024;
 
 /// A thread of its own: standard output can be a pipe that nobody reads, and must hold nobody up but itself.
@@ -40,8 +43,3 @@ static PRINTER: LazyLock<SyncSender<String>> = LazyLock::new(|| {
     });
     sender
 });
-
-/// The message did not go out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the customer's message was not sent")]
-pub(crate) struct SendError;

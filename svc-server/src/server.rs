@@ -1,4 +1,4 @@
-//! The server's life: accept, serve, drain (C38). Owns the delivery task.
+//! The server's life: accept, serve, drain (C38). Owns the tasks that work off webhooks and messages.
 
 use std::convert::Infallible;
 use std::io;
@@ -7,18 +7,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::app::App;
 use crate::config::Config;
-use crate::deliver::Deliverer;
+use crate::deliver::Webhooks;
+use crate::message::Messages;
+use crate::outbox::Outbox;
+use crate::reply::Reply;
 
 /// A header block must come within this time; the same timer ends an idle connection (C38).
 const HEADER_DEADLINE: Duration = Duration::from_secs(20);
@@ -30,6 +35,8 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
 /// So much longer have the attempts of the last answers.
 const DRAIN_RESERVE: Duration = Duration::from_secs(3);
+/// Connections of those who read the metrics.
+const MAX_SCRAPERS: usize = 16;
 /// After an accept that failed for lack of resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,16 +56,52 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// # Errors
 ///
 /// Only the listener's address can fail to be read, before the first request. Nothing that a client does ends a server.
-pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let base_url = match &config.base_url {
         Some(base_url) => base_url.clone(),
         None => format!("http://{}", listener.local_addr()?),
     };
-    let connections = Arc::new(Semaphore::new(config.max_connections.min(Semaphore::MAX_PERMITS)));
+    let metrics = config.metrics.take();
     let app = Arc::new(App::new(config, &base_url));
-    let (stop, stopped) = oneshot::channel::<Instant>();
-    let stopped = async { stopped.await.unwrap_or_else(|_| Instant::now()) };
-    let deliverer = tokio::spawn(Deliverer::new(Arc::clone(&app)).run(stopped));
+    let (stop, stopped) = watch::channel(None);
+    let webhooks = tokio::spawn(Outbox::new(Webhooks::new(Arc::clone(&app))).run(told(stopped.clone())));
+    let messages = tokio::spawn(Outbox::new(Messages::new(Arc::clone(&app))).run(told(stopped)));
+    let scraped = metrics.map(|listener| {
+        // Until the very end: what happens there is worth seeing.
+        tokio::spawn(serve(listener, MAX_SCRAPERS, Arc::clone(&app), App::scrape, std::future::pending()))
+    });
+    let deadline = serve(listener, app.config.max_connections, Arc::clone(&app), App::handle, shutdown).await;
+    // Requests have ended: each could still make work. That has the rest of the time, and a little more.
+    stop.send_replace(Some(deadline + DRAIN_RESERVE));
+    if webhooks.await.is_err() || messages.await.is_err() {
+        tracing::error!("a task that works off what is due had failed");
+    }
+    if let Some(scraped) = scraped {
+        scraped.abort();
+    }
+    Ok(())
+}
+
+/// Completes with the deadline once there is one.
+async fn told(mut stopped: watch::Receiver<Option<Instant>>) -> Instant {
+    match stopped.wait_for(Option::is_some).await {
+        Ok(deadline) => deadline.unwrap_or_else(Instant::now),
+        Err(_) => Instant::now(),
+    }
+}
+
+/// Accepts until told to stop, then lets requests end until the deadline that it gives.
+async fn serve<F>(
+    listener: TcpListener,
+    max_connections: usize,
+    app: Arc<App>,
+    handle: fn(Arc<App>, Request<Incoming>, IpAddr) -> F,
+    shutdown: impl Future<Output = ()>,
+) -> Instant
+where
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let connections = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
     let graceful = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -77,7 +120,9 @@ pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Ou
         match accepted {
             Ok((stream, peer)) => {
                 failing = false;
-                let connection = graceful.watch(connection(stream, peer.ip(), Arc::clone(&app)));
+                let (app, peer) = (Arc::clone(&app), peer.ip());
+                let connection =
+                    graceful.watch(connection(stream, move |request| handle(Arc::clone(&app), request, peer)));
                 tasks.spawn(async move {
                     // A broken connection is the client's affair.
                     let _ = connection.await;
@@ -98,23 +143,25 @@ pub async fn run(listener: TcpListener, config: Config, shutdown: impl Future<Ou
         }
     }
     drop(listener);
-    // Requests first: each can still make a delivery. Those have the rest of the time, and a little more.
     let deadline = Instant::now() + DRAIN_DEADLINE;
     if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
         tracing::warn!("connections cut off at the end");
     }
     tasks.shutdown().await;
-    if stop.send(deadline + DRAIN_RESERVE).is_err() || deliverer.await.is_err() {
-        tracing::error!("the delivery task had failed");
-    }
-    Ok(())
+    deadline
 }
 
 /// One connection, HTTP/1.1 only: TLS and HTTP/2 belong to the proxy in front.
-fn connection(stream: TcpStream, peer: IpAddr, app: Arc<App>) -> impl GracefulConnection<Error = hyper::Error> {
+fn connection<F>(
+    stream: TcpStream,
+    handle: impl Fn(Request<Incoming>) -> F + Send + 'static,
+) -> impl GracefulConnection<Error = hyper::Error>
+where
+    F: Future<Output = Reply> + Send + 'static,
+{
     let service = service_fn(move |request| {
-        let app = Arc::clone(&app);
-        async move { Ok::<_, Infallible>(app.handle(request, peer).await) }
+        let reply = handle(request);
+        async { Ok::<_, Infallible>(reply.await) }
     });
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_DEADLINE));

@@ -9,7 +9,7 @@ use svc_core::{IpRange, Perfil, Policy, Regra, Schedule, WebhookUrl};
 use crate::config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS, loopback};
 use crate::key::ServerKey;
 use crate::partners::Partners;
-use crate::seams::{Clock, Random, Resolver};
+use crate::seams::{Clock, Random, Resolver, Transport};
 use crate::sender::Sender;
 
 /// A setting: its variable, its flag if it is no secret, and what `--help` says.
@@ -43,12 +43,13 @@ const RETRY_SCHEDULE: &str = "SVC_RETRY_SCHEDULE";
 const MAX_CONNECTIONS: &str = "SVC_MAX_CONNECTIONS";
 const MAX_IN_FLIGHT: &str = "SVC_MAX_IN_FLIGHT";
 const MAX_PROPOSALS: &str = "SVC_MAX_PROPOSALS";
+const METRICS_LISTEN: &str = "SVC_METRICS_LISTEN";
 const LOG: &str = "SVC_LOG";
 /// Settings of the decisions that this version does not have: ignored, they would lose what they were to keep.
 const NOT_YET: [&str; 2] = ["SVC_DATABASE_URL", "SVC_DATABASE_URL_FILE"];
 
 /// All settings, in the order of `--help`.
-pub const SETTINGS: [Setting; 18] = [
+pub const SETTINGS: [Setting; 19] = [
     setting(LISTEN, "listen", "ADDRESS", "Address and port to listen on [default: 127.0.0.1:8080]"),
     setting(BASE_URL, "base-url", "URL", "Where customers reach this server [default: http://<listen>]"),
     setting(PROFILE, "profile", "PROFILE", "homologacao or producao [default: homologacao]"),
@@ -71,6 +72,7 @@ pub const SETTINGS: [Setting; 18] = [
     setting(MAX_CONNECTIONS, "max-connections", "N", "Most connections at a time [default: 4096]"),
     setting(MAX_IN_FLIGHT, "max-in-flight", "N", "Most requests in flight [default: 512]"),
     setting(MAX_PROPOSALS, "max-proposals", "N", "Most proposals in memory [default: 1000000]"),
+    setting(METRICS_LISTEN, "metrics-listen", "ADDRESS", "Address and port to serve GET /metrics on [default: none]"),
     setting(LOG, "log", "FORMAT", "Log format on standard error, text or json [default: text]"),
 ];
 
@@ -80,6 +82,8 @@ pub const SETTINGS: [Setting; 18] = [
 pub struct Settings {
     /// Address to bind.
     pub listen: SocketAddr,
+    /// Address to bind for the metrics, if they are to be served.
+    pub metrics_listen: Option<SocketAddr>,
     /// Format of the log.
     pub log: LogFormat,
     /// The partners' file, to be read again on request.
@@ -173,17 +177,22 @@ impl Source<'_> {
             max_connections: self.count(MAX_CONNECTIONS, DEFAULT_MAX_CONNECTIONS)?,
             max_in_flight: self.count(MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT)?,
             max_proposals: self.count(MAX_PROPOSALS, DEFAULT_MAX_PROPOSALS)?,
+            webhook_ca: None,
+            metrics: None,
             clock: Clock::system(),
             random,
             resolver: Resolver::system(),
+            transport: Transport::system(),
         };
         let log = self.parsed(LOG, "not text or json", |text| match text {
             "text" => Some(LogFormat::Text),
             "json" => Some(LogFormat::Json),
             _ => None,
         })?;
+        let metrics_listen =
+            self.parsed(METRICS_LISTEN, "not an address such as 127.0.0.1:9090", |text| text.parse().ok())?;
         let partners_file = self.text(PARTNERS)?.map(PathBuf::from);
-        Ok(Settings { listen, log: log.unwrap_or_default(), partners_file, config, warnings })
+        Ok(Settings { listen, metrics_listen, log: log.unwrap_or_default(), partners_file, config, warnings })
     }
 
     fn policy(

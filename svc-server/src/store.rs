@@ -4,11 +4,15 @@
 //! happens whole or not at all.
 
 mod memory;
+mod queue;
 
 use std::time::Duration;
 
-use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Transition};
+use chrono::{DateTime, Utc};
+use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Schedule, Transition};
 
+use crate::bounds::Room;
+use crate::outbox::Leased;
 use crate::seams::Clock;
 use crate::store::memory::Memory;
 
@@ -57,11 +61,13 @@ pub(crate) enum CommitError {
     Store(#[from] StoreError),
 }
 
-/// A due delivery, given to one worker. Whoever holds an older number than the row's has lost it.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) delivery: Delivery,
-    pub(crate) fence: u64,
+/// What waits for its time, leases included, and since when the longest due of it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) webhooks: usize,
+    pub(crate) oldest_webhook: Duration,
+    pub(crate) messages: usize,
+    pub(crate) oldest_message: Duration,
 }
 
 impl Store {
@@ -70,10 +76,10 @@ impl Store {
         Self(Kind::Memory(Memory::new(max_proposals, clock)))
     }
 
-    /// Stores a new record unless the partner's id has one.
-    pub(crate) async fn insert(&self, proposta: &Proposta) -> Result<Inserted, StoreError> {
+    /// Stores a new record and its message together, unless the partner's id has one.
+    pub(crate) async fn insert(&self, proposta: &Proposta, mensagem: Mensagem) -> Result<Inserted, StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => memory.insert(proposta),
+            Kind::Memory(memory) => memory.insert(proposta, mensagem),
         }
     }
 
@@ -98,16 +104,6 @@ impl Store {
         }
     }
 
-    /// Stores how the customer's message fares.
-    pub(crate) async fn record_message(&self, id: PropostaId, mensagem: Mensagem) -> Result<(), StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => {
-                memory.record_message(id, mensagem);
-                Ok(())
-            }
-        }
-    }
-
     /// Stores an answer and its delivery together, if the record is still the one that was answered.
     pub(crate) async fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
         match &self.0 {
@@ -115,24 +111,79 @@ impl Store {
         }
     }
 
-    /// Hands out at most `limit` deliveries that are due. A worker that does not come back within `time` loses its lease.
-    pub(crate) async fn lease(&self, limit: usize, time: Duration) -> Result<Vec<Lease>, StoreError> {
+    /// Hands out deliveries that are due, as far as there is room. A worker that does not come back within `time` loses its
+    /// lease.
+    pub(crate) async fn lease_webhooks(&self, room: &Room<'_>, time: Duration) -> Result<Leased<Delivery>, StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => Ok(memory.lease(limit, time)),
+            Kind::Memory(memory) => Ok(memory.lease_webhooks(room, time)),
         }
     }
 
     /// Stores a delivery after its attempt; `false`, and nothing stored, where the lease was lost.
-    pub(crate) async fn record(&self, fence: u64, delivery: Delivery) -> Result<bool, StoreError> {
+    pub(crate) async fn record_webhook(&self, fence: u64, delivery: Delivery) -> Result<bool, StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => Ok(memory.record(fence, delivery)),
+            Kind::Memory(memory) => Ok(memory.record_webhook(fence, delivery)),
         }
     }
 
-    /// The time until the next delivery is due, or a lease ends.
-    pub(crate) async fn next_due(&self) -> Result<Option<Duration>, StoreError> {
+    /// Gives a lease back without an attempt, due again after `wait`.
+    pub(crate) async fn put_back_webhook(&self, fence: u64, id: PropostaId, wait: Duration) -> Result<(), StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => Ok(memory.next_due()),
+            Kind::Memory(memory) => {
+                memory.put_back_webhook(fence, id, wait);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a proposal's delivery due again (C19), unless an attempt of it is under way.
+    pub(crate) async fn resend_webhook(
+        &self,
+        id: PropostaId,
+        schedule: &Schedule,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => {
+                memory.resend_webhook(id, schedule, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Hands out messages that are due, likewise.
+    pub(crate) async fn lease_messages(&self, room: &Room<'_>, time: Duration) -> Result<Leased<Mensagem>, StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => Ok(memory.lease_messages(room, time)),
+        }
+    }
+
+    /// Stores a message after its attempt; `false`, and nothing stored, where the lease was lost.
+    pub(crate) async fn record_message(&self, fence: u64, mensagem: Mensagem) -> Result<bool, StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => Ok(memory.record_message(fence, mensagem)),
+        }
+    }
+
+    /// Makes a proposal's message due again (C19), unless it is being sent.
+    pub(crate) async fn resend_message(
+        &self,
+        id: PropostaId,
+        schedule: &Schedule,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => {
+                memory.resend_message(id, schedule, now);
+                Ok(())
+            }
+        }
+    }
+
+    /// How much waits, and for how long.
+    pub(crate) async fn waiting(&self) -> Result<Waiting, StoreError> {
+        match &self.0 {
+            Kind::Memory(memory) => Ok(memory.waiting()),
         }
     }
 }

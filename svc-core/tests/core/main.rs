@@ -2,7 +2,9 @@
 
 mod address;
 mod delivery;
+mod iana;
 mod machine;
+mod mensagem;
 mod proposals;
 mod reader;
 mod rules;

@@ -1,13 +1,17 @@
 //! The store in memory: one lock, held for a few map operations and never over an await.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Transition};
+use chrono::{DateTime, Utc};
+use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Schedule, Transition};
 
+use crate::bounds::Room;
+use crate::outbox::Leased;
 use crate::seams::Clock;
-use crate::store::{CommitError, Inserted, Lease, StoreError, Whole};
+use crate::store::queue::Queue;
+use crate::store::{CommitError, Inserted, StoreError, Waiting, Whole};
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -18,28 +22,10 @@ pub(super) struct Memory {
 
 #[derive(Debug, Default)]
 struct Inner {
-    propostas: HashMap<PropostaId, Record>,
+    propostas: HashMap<PropostaId, Proposta>,
     by_partner: HashMap<(String, IdParceiro), PropostaId>,
-    /// Each proposal has one event, and that one delivery.
-    deliveries: HashMap<PropostaId, Row>,
-    /// Pending deliveries by the time of their next attempt, leased ones by the end of their lease; on the clock that never
-    /// jumps.
-    due: BTreeSet<(Duration, PropostaId)>,
-}
-
-#[derive(Debug)]
-struct Record {
-    proposta: Proposta,
-    mensagem: Mensagem,
-}
-
-#[derive(Debug)]
-struct Row {
-    delivery: Delivery,
-    /// Where the row stands in `due`.
-    due: Option<Duration>,
-    /// Counts its leases: the last one's holder is the only one who may record.
-    fence: u64,
+    mensagens: Queue<Mensagem>,
+    deliveries: Queue<Delivery>,
 }
 
 impl Memory {
@@ -47,23 +33,24 @@ impl Memory {
         Self { max_proposals, clock, inner: Mutex::default() }
     }
 
-    pub(super) fn insert(&self, proposta: &Proposta) -> Result<Inserted, StoreError> {
+    pub(super) fn insert(&self, proposta: &Proposta, mensagem: Mensagem) -> Result<Inserted, StoreError> {
         let inner = &mut *self.lock();
         let key = (proposta.client_id().to_owned(), proposta.id_proposta_parceiro().clone());
         if let Some(first) = inner.by_partner.get(&key).and_then(|id| inner.propostas.get(id)) {
-            return Ok(Inserted::Exists(first.proposta.clone()));
+            return Ok(Inserted::Exists(first.clone()));
         }
         if inner.propostas.len() >= self.max_proposals {
             return Err(StoreError::Full);
         }
         inner.by_partner.insert(key, proposta.id());
-        let record = Record { proposta: proposta.clone(), mensagem: Mensagem::pendente() };
-        inner.propostas.insert(proposta.id(), record);
+        inner.propostas.insert(proposta.id(), proposta.clone());
+        let due = self.due(mensagem.next());
+        inner.mensagens.add(mensagem, due);
         Ok(Inserted::New)
     }
 
     pub(super) fn find(&self, id: PropostaId) -> Option<Proposta> {
-        self.lock().propostas.get(&id).map(|record| record.proposta.clone())
+        self.lock().propostas.get(&id).cloned()
     }
 
     pub(super) fn whole(&self, id: PropostaId) -> Option<Whole> {
@@ -75,60 +62,69 @@ impl Memory {
         inner.whole(*inner.by_partner.get(&(client_id.to_owned(), id.clone()))?)
     }
 
-    pub(super) fn record_message(&self, id: PropostaId, mensagem: Mensagem) {
-        if let Some(record) = self.lock().propostas.get_mut(&id) {
-            record.mensagem = mensagem;
-        }
-    }
-
     pub(super) fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
         let inner = &mut *self.lock();
         let next = &transition.proposta;
         match inner.propostas.get_mut(&next.id()) {
-            Some(stored) if stored.proposta.version() + 1 == next.version() => stored.proposta = next.clone(),
+            Some(stored) if stored.version() + 1 == next.version() => *stored = next.clone(),
             Some(_) | None => return Err(CommitError::Conflict),
         }
-        let id = delivery.evento().id().proposta();
-        let due = self.due(&delivery);
-        inner.deliveries.insert(id, Row { delivery, due: None, fence: 0 });
-        inner.reschedule(id, due);
+        let due = self.due(delivery.next());
+        inner.deliveries.add(delivery, due);
         Ok(())
     }
 
-    pub(super) fn lease(&self, limit: usize, time: Duration) -> Vec<Lease> {
+    pub(super) fn lease_webhooks(&self, room: &Room<'_>, time: Duration) -> Leased<Delivery> {
         let now = self.clock.monotonic();
-        let inner = &mut *self.lock();
-        let due: Vec<_> = inner.due.iter().take_while(|(at, _)| *at <= now).take(limit).map(|(_, id)| *id).collect();
-        let mut leases = Vec::with_capacity(due.len());
-        for id in due {
-            if let Some(row) = inner.deliveries.get_mut(&id) {
-                row.fence += 1;
-                leases.push(Lease { delivery: row.delivery.clone(), fence: row.fence });
-            }
-            inner.reschedule(id, Some(now + time));
-        }
-        leases
+        self.lock().deliveries.lease(room, now, time)
     }
 
-    pub(super) fn record(&self, fence: u64, delivery: Delivery) -> bool {
-        let inner = &mut *self.lock();
-        let (id, due) = (delivery.evento().id().proposta(), self.due(&delivery));
-        match inner.deliveries.get_mut(&id) {
-            Some(row) if row.fence == fence => row.delivery = delivery,
-            Some(_) | None => return false,
-        }
-        inner.reschedule(id, due);
-        true
+    pub(super) fn record_webhook(&self, fence: u64, delivery: Delivery) -> bool {
+        let due = self.due(delivery.next());
+        self.lock().deliveries.record(fence, delivery, due)
     }
 
-    pub(super) fn next_due(&self) -> Option<Duration> {
+    pub(super) fn put_back_webhook(&self, fence: u64, id: PropostaId, wait: Duration) {
+        let at = self.clock.monotonic() + wait;
+        self.lock().deliveries.put_back(fence, id, at);
+    }
+
+    pub(super) fn resend_webhook(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
+        self.lock().deliveries.change(id, self.clock.monotonic(), |delivery| {
+            let delivery = delivery.resend(schedule, now);
+            let due = self.due(delivery.next());
+            (delivery, due)
+        });
+    }
+
+    pub(super) fn lease_messages(&self, room: &Room<'_>, time: Duration) -> Leased<Mensagem> {
         let now = self.clock.monotonic();
-        self.lock().due.first().map(|(at, _)| at.saturating_sub(now))
+        self.lock().mensagens.lease(room, now, time)
+    }
+
+    pub(super) fn record_message(&self, fence: u64, mensagem: Mensagem) -> bool {
+        let due = self.due(mensagem.next());
+        self.lock().mensagens.record(fence, mensagem, due)
+    }
+
+    pub(super) fn resend_message(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
+        self.lock().mensagens.change(id, self.clock.monotonic(), |mensagem| {
+            let mensagem = mensagem.resend(schedule, now);
+            let due = self.due(mensagem.next());
+            (mensagem, due)
+        });
+    }
+
+    pub(super) fn waiting(&self) -> Waiting {
+        let (now, inner) = (self.clock.monotonic(), self.lock());
+        let (webhooks, oldest_webhook) = inner.deliveries.waiting(now);
+        let (messages, oldest_message) = inner.mensagens.waiting(now);
+        Waiting { webhooks, oldest_webhook, messages, oldest_message }
     }
 
     /// When the next attempt is due, by the clock that never jumps.
-    fn due(&self, delivery: &Delivery) -> Option<Duration> {
-        match delivery.next() {
+    fn due(&self, next: Next) -> Option<Duration> {
+        match next {
             Next::At(at) => {
                 let wait = at.signed_duration_since(self.clock.now()).to_std().unwrap_or_default();
                 Some(self.clock.monotonic() + wait)
@@ -145,18 +141,10 @@ impl Memory {
 
 impl Inner {
     fn whole(&self, id: PropostaId) -> Option<Whole> {
-        let Record { proposta, mensagem } = self.propostas.get(&id)?;
-        let delivery = self.deliveries.get(&id).map(|row| row.delivery.clone());
-        Some(Whole { proposta: proposta.clone(), mensagem: mensagem.clone(), delivery })
-    }
-
-    /// Moves a delivery to its new place in the row of what is due.
-    fn reschedule(&mut self, id: PropostaId, due: Option<Duration>) {
-        if let Some(row) = self.deliveries.get_mut(&id) {
-            if let Some(old) = std::mem::replace(&mut row.due, due) {
-                self.due.remove(&(old, id));
-            }
-            self.due.extend(due.map(|at| (at, id)));
-        }
+        Some(Whole {
+            proposta: self.propostas.get(&id)?.clone(),
+            mensagem: self.mensagens.get(id)?.clone(),
+            delivery: self.deliveries.get(id).cloned(),
+        })
     }
 }

@@ -98,7 +98,7 @@ async fn openapi_names_the_routes_and_codes_of_the_code() {
         }
         routes += 1;
     }
-    assert_eq!(routes, 6);
+    assert_eq!(routes, 8);
     let source = include_str!("../../src/reply.rs")
         .split("fn describe")
         .nth(1)

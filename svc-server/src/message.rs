@@ -1,0 +1,76 @@
+//! The customer's message on its way out (C35).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use svc_core::{Mensagem, Next, Schedule, SendOutcome, Status};
+use tokio::sync::Notify;
+
+use crate::app::App;
+use crate::bounds::{Bounds, Limits};
+use crate::outbox::{Leased, Work};
+use crate::store::StoreError;
+
+/// When a message is tried again.
+pub(crate) const SCHEDULE: Schedule = Schedule::MENSAGEM;
+/// A worker that has not recorded an attempt by then has lost it.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The messages of a server.
+pub(crate) struct Messages(Arc<App>);
+
+impl Messages {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self(app)
+    }
+
+    /// Sends a message. The first attempt is always made, since the creation's answer promised it; an answer that came
+    /// before a later one makes that needless.
+    async fn send(&self, mensagem: &Mensagem) -> Result<SendOutcome, StoreError> {
+        let id = mensagem.proposta();
+        let Some(proposta) = self.0.store.find(id).await? else {
+            return Ok(SendOutcome::Refused("proposta_nao_encontrada".into()));
+        };
+        if proposta.status() != Status::AguardandoResposta && !mensagem.is_fresh() {
+            return Ok(SendOutcome::Refused(Mensagem::JA_RESPONDIDA.into()));
+        }
+        Ok(self.0.config.sender.send(&proposta, &self.0.links.of(id)))
+    }
+}
+
+impl Work for Messages {
+    type Task = Mensagem;
+    const NAME: &str = "messages";
+    const LIMITS: Limits = Limits { total: 64, per_partner: 16, per_host: 64 };
+
+    fn wake(&self) -> &Notify {
+        &self.0.wake_messages
+    }
+
+    async fn lease(&self, bounds: &Bounds) -> Result<Leased<Mensagem>, StoreError> {
+        let partners = self.0.config.partners.current();
+        self.0.store.lease_messages(&bounds.room(&partners), LEASE).await
+    }
+
+    async fn attempt(&self, mensagem: Mensagem, fence: u64) {
+        let app = &*self.0;
+        let name = app.links.log_name(mensagem.proposta());
+        let outcome = match self.send(&mensagem).await {
+            Ok(outcome) => outcome,
+            Err(error) => return tracing::warn!(proposta = name, %error, "message waits for the store"),
+        };
+        let mensagem = mensagem.after(outcome, &SCHEDULE, app.jitter(), app.config.clock.now());
+        let motivo = mensagem.motivo().unwrap_or("-");
+        match mensagem.next() {
+            Next::Done => tracing::info!(proposta = name, "customer told"),
+            Next::At(_) => tracing::warn!(proposta = name, motivo, "customer not told; to be repeated"),
+            Next::GiveUp => tracing::warn!(proposta = name, motivo, "customer not told; given up"),
+        }
+        app.metrics.message(&mensagem);
+        match app.store.record_message(fence, mensagem).await {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(proposta = name, "another worker took over; this message is not recorded"),
+            Err(error) => tracing::warn!(proposta = name, %error, "message not recorded; it is sent again"),
+        }
+    }
+}

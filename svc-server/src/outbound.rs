@@ -1,0 +1,259 @@
+//! One signed request on its way to a receiver: vetted addresses, one deadline over everything, no redirect, no proxy
+//! (C31, C32).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HOST, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use svc_core::{Falha, Policy, SignedRequest};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+use crate::config::Config;
+use crate::lookup::{Lookups, Unresolved};
+use crate::seams::{Stream, Transport};
+use crate::tls;
+
+/// One deadline over a whole attempt (C32).
+pub(crate) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(15);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// A name's next address is tried beside one that says nothing for so long (RFC 8305, 5).
+const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Of an answer's body no more is read.
+const MAX_ANSWER_BYTES: usize = 4 * 1024;
+/// Largest header block of an answer.
+const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
+/// A connection is kept for the next request to the same receiver.
+const MAX_IDLE: Duration = Duration::from_secs(10);
+const MAX_IDLE_PER_RECEIVER: usize = 8;
+
+/// Sends requests. Connections to a receiver are kept for a while; nothing else is.
+pub(crate) struct Outbound {
+    policy: Policy,
+    lookups: Lookups,
+    transport: Transport,
+    tls: TlsConnector,
+    idle: Mutex<HashMap<Receiver, Vec<Idle>>>,
+}
+
+/// A final status line, and the header that can come with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) retry_after: Option<Vec<u8>>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// The attempt failed.
+    Failed(Falha),
+    /// It was not made, for want of room on our side.
+    Busy,
+}
+
+/// Who is connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Receiver {
+    https: bool,
+    host: Host<String>,
+    port: u16,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+/// A connection that ends when it is dropped.
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: JoinSet<()>,
+}
+
+impl Outbound {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            policy: config.policy.clone(),
+            lookups: Lookups::new(config.resolver.clone()),
+            transport: config.transport.clone(),
+            tls: tls::connector(config.webhook_ca.as_deref()),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Sends a request in a partner's name and waits for the status line. It decides, whatever the body does: that is read
+    /// only so that the connection can serve again.
+    pub(crate) async fn post(&self, partner: &str, signed: SignedRequest<'_>) -> Result<Answer, Unanswered> {
+        let deadline = Instant::now() + ATTEMPT_DEADLINE;
+        let (receiver, request) = prepare(&signed).ok_or(Unanswered::Failed(Falha::Conexao))?;
+        let exchanged = timeout_at(deadline, self.exchange(partner, &receiver, request)).await;
+        let (connection, response) = exchanged.map_err(|_| Unanswered::Failed(Falha::TempoEsgotado))??;
+        let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.as_bytes().to_vec());
+        let answer = Answer { code: response.status().as_u16(), retry_after };
+        if timeout_at(deadline, read_to_end(response.into_body())).await == Ok(true) {
+            self.keep(receiver, connection);
+        }
+        Ok(answer)
+    }
+
+    /// Lets connections go that nothing came for.
+    pub(crate) fn close_idle(&self) {
+        let now = Instant::now();
+        self.lock().retain(|_, idle| {
+            idle.retain(|idle| now - idle.since < MAX_IDLE && !idle.connection.sender.is_closed());
+            !idle.is_empty()
+        });
+    }
+
+    /// The request over a connection that is there, else over a new one. What could not be written to one that had ended is
+    /// given back by hyper, and was not sent.
+    async fn exchange(
+        &self,
+        partner: &str,
+        receiver: &Receiver,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(Connection, Response<Incoming>), Unanswered> {
+        while let Some(mut connection) = self.idle(receiver) {
+            match connection.sender.try_send_request(request).await {
+                Ok(response) => return Ok((connection, response)),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(Unanswered::Failed(Falha::Conexao)),
+                },
+            }
+        }
+        let stream = self.connect(partner, receiver).await?;
+        let broken = |_| Unanswered::Failed(Falha::Conexao);
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(MAX_ANSWER_HEADER_BYTES);
+        let (mut sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let mut _driver = JoinSet::new();
+        // How a connection ends is told by the request on it.
+        _driver.spawn(async { drop(driver.await) });
+        let response = sender.send_request(request).await.map_err(broken)?;
+        Ok((Connection { sender, _driver }, response))
+    }
+
+    async fn connect(&self, partner: &str, receiver: &Receiver) -> Result<Box<dyn Stream>, Unanswered> {
+        let addresses: Vec<IpAddr> = match &receiver.host {
+            Host::Ipv4(v4) => vec![IpAddr::V4(*v4)],
+            Host::Ipv6(v6) => vec![IpAddr::V6(*v6)],
+            Host::Domain(name) => self.lookups.addresses(partner, name).await?.to_vec(),
+        };
+        // Vetted here, after the name was resolved and before anything is connected to, each time.
+        let vetted = addresses.into_iter().filter(|address| self.policy.may_reach(*address));
+        let vetted: Vec<_> = vetted.map(|address| SocketAddr::new(address, receiver.port)).collect();
+        if vetted.is_empty() {
+            return Err(Unanswered::Failed(Falha::Bloqueado));
+        }
+        let connected = timeout(CONNECT_DEADLINE, first_of(&self.transport, vetted)).await;
+        let stream = connected
+            .map_err(|_| Unanswered::Failed(Falha::TempoEsgotado))?
+            .ok_or(Unanswered::Failed(Falha::Conexao))?;
+        if !receiver.https {
+            return Ok(stream);
+        }
+        let refused = Unanswered::Failed(Falha::Tls);
+        let name = match &receiver.host {
+            Host::Domain(name) => ServerName::try_from(name.clone()).map_err(|_| refused)?,
+            Host::Ipv4(v4) => ServerName::from(IpAddr::V4(*v4)),
+            Host::Ipv6(v6) => ServerName::from(IpAddr::V6(*v6)),
+        };
+        Ok(Box::new(self.tls.connect(name, stream).await.map_err(|_| refused)?))
+    }
+
+    /// A connection that was kept and still stands.
+    fn idle(&self, receiver: &Receiver) -> Option<Connection> {
+        let mut idle = self.lock();
+        let kept = idle.get_mut(receiver)?;
+        std::iter::from_fn(|| kept.pop())
+            .find(|idle| idle.since.elapsed() < MAX_IDLE && idle.connection.sender.is_ready())
+            .map(|idle| idle.connection)
+    }
+
+    fn keep(&self, receiver: Receiver, connection: Connection) {
+        let mut idle = self.lock();
+        let kept = idle.entry(receiver).or_default();
+        if kept.len() < MAX_IDLE_PER_RECEIVER {
+            kept.push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Receiver, Vec<Idle>>> {
+        // Each critical section is a few operations of a map, whole one by one.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Unresolved> for Unanswered {
+    fn from(unresolved: Unresolved) -> Self {
+        match unresolved {
+            Unresolved::Dns => Self::Failed(Falha::Dns),
+            Unresolved::Busy => Self::Busy,
+        }
+    }
+}
+
+/// The request as HTTP/1.1 wants it; `None` for what no stored URL is.
+fn prepare(signed: &SignedRequest<'_>) -> Option<(Receiver, Request<Full<Bytes>>)> {
+    let url = Url::parse(signed.url).ok()?;
+    let host = url.host()?.to_owned();
+    let authority = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_string(),
+    };
+    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+    let mut request = Request::post(path).header(HOST, authority);
+    request = request.header(USER_AGENT, concat!("svc-server/", env!("CARGO_PKG_VERSION")));
+    for (name, value) in &signed.headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(Full::new(Bytes::copy_from_slice(signed.body))).ok()?;
+    let receiver = Receiver { https: url.scheme() == "https", port: url.port_or_known_default()?, host };
+    Some((receiver, request))
+}
+
+/// Whether a body came to its end within what is read of it.
+async fn read_to_end(mut body: Incoming) -> bool {
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return false };
+        read += frame.data_ref().map_or(0, Bytes::len);
+        if read > MAX_ANSWER_BYTES {
+            return false;
+        }
+    }
+    true
+}
+
+/// The first of the addresses that is connected to; the next one is tried when the one before failed or is slow.
+async fn first_of(transport: &Transport, addresses: Vec<SocketAddr>) -> Option<Box<dyn Stream>> {
+    let mut tries = JoinSet::new();
+    for address in addresses {
+        let transport = transport.clone();
+        tries.spawn(async move { transport.connect(address).await });
+        if let Ok(Some(Ok(Ok(stream)))) = timeout(CONNECT_STAGGER, tries.join_next()).await {
+            return Some(stream);
+        }
+    }
+    while let Some(tried) = tries.join_next().await {
+        if let Ok(Ok(stream)) = tried {
+            return Some(stream);
+        }
+    }
+    None
+}

@@ -1,0 +1,108 @@
+//! The loop that works off what a store keeps until it is due: lease, attempt, record.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::bounds::{Bounds, Limits, Permit};
+use crate::store::StoreError;
+
+/// How often to look although nobody rang.
+const POLL: Duration = Duration::from_secs(1);
+
+/// One kind of work.
+pub(crate) trait Work: Send + Sync + 'static {
+    /// What is stored and attempted.
+    type Task: Send + 'static;
+    /// Its name in logs.
+    const NAME: &str;
+    /// How much of it is under way at a time.
+    const LIMITS: Limits;
+
+    /// Rings when something has become due.
+    fn wake(&self) -> &Notify;
+
+    /// Hands out what is due, as far as there is room.
+    fn lease(&self, bounds: &Bounds) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
+
+    /// One attempt from its lease to its record.
+    fn attempt(&self, task: Self::Task, fence: u64) -> impl Future<Output = ()> + Send;
+}
+
+/// What a store hands out, and when it is to be asked again if nothing happens before.
+#[derive(Debug)]
+pub(crate) struct Leased<T> {
+    pub(crate) leases: Vec<Lease<T>>,
+    pub(crate) next: Option<Duration>,
+}
+
+/// A due task, given to one worker. Whoever holds an older number than the row's has lost it.
+#[derive(Debug)]
+pub(crate) struct Lease<T> {
+    pub(crate) task: T,
+    pub(crate) fence: u64,
+    pub(crate) permit: Permit,
+}
+
+/// The task that does one kind of work.
+pub(crate) struct Outbox<W> {
+    work: Arc<W>,
+    bounds: Bounds,
+    attempts: JoinSet<()>,
+}
+
+impl<W: Work> Outbox<W> {
+    pub(crate) fn new(work: W) -> Self {
+        Self { work: Arc::new(work), bounds: Bounds::new(W::LIMITS), attempts: JoinSet::new() }
+    }
+
+    /// Works until told to stop; then attempts what is due and waits for what is under way, until `stop` gives a time.
+    pub(crate) async fn run(mut self, stop: impl Future<Output = Instant>) {
+        let mut stop = pin!(stop);
+        let deadline = loop {
+            let wait = match self.step().await {
+                Ok(next) => next.unwrap_or(POLL).clamp(Duration::from_millis(1), POLL),
+                Err(error) => {
+                    tracing::warn!(work = W::NAME, %error, "waits for the store");
+                    POLL
+                }
+            };
+            tokio::select! {
+                deadline = &mut stop => break deadline,
+                () = self.work.wake().notified() => {}
+                () = tokio::time::sleep(wait) => {}
+                Some(_) = self.attempts.join_next() => {}
+            }
+        };
+        let drained = tokio::time::timeout_at(deadline.into(), async {
+            loop {
+                let next = self.step().await;
+                if self.attempts.join_next().await.is_none() || next.is_err() {
+                    break next;
+                }
+            }
+        });
+        match drained.await {
+            Ok(Ok(None)) => {}
+            Ok(_) => tracing::warn!(work = W::NAME, "some of it is pending at the end"),
+            Err(_) => tracing::warn!(work = W::NAME, "attempts cut off at the end"),
+        }
+    }
+
+    /// Begins an attempt of all that is due and has room; gives the time until the next is.
+    async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
+        while self.attempts.try_join_next().is_some() {}
+        let Leased { leases, next } = self.work.lease(&self.bounds).await?;
+        for Lease { task, fence, permit } in leases {
+            let work = Arc::clone(&self.work);
+            self.attempts.spawn(async move {
+                work.attempt(task, fence).await;
+                drop(permit);
+            });
+        }
+        Ok(next)
+    }
+}
