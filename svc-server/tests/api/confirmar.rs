@@ -28,7 +28,7 @@ async fn the_first_answer_stands() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f71_conflicting_confirmations_have_one_winner_and_one_event_in_each_of_a_hundred_rounds() {
     let server = Server::start().await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 204 No Content"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 204 No Content"]).await;
     let token = server.token().await;
     for round in 0..100 {
         let body = TYPICAL.replace(WEBHOOK, &receiver.url).replace("PX-2026-000002", &format!("R-{round}"));

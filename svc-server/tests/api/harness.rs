@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use svc_core::{Perfil, Policy};
 use svc_server::{Clock, Config, DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, Partners, Sender, run};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -135,9 +135,50 @@ impl Server {
         body["id_proposta_svc"].as_str().unwrap().to_owned()
     }
 
+    /// Creates a proposal of the demonstration's partner under an id of its own, and answers it for the customer.
+    pub(crate) async fn answered(&self, token: &str, webhook_url: &str, id_proposta_parceiro: &str) -> String {
+        let body = WALKTHROUGH
+            .replace("https://parceiro.example.com/webhooks/svc", webhook_url)
+            .replace("PARC-12345", id_proposta_parceiro);
+        let (status, body) = read(self.post_proposta(token, body)).await;
+        assert_eq!(status, 200, "{body}");
+        let id = body["id_proposta_svc"].as_str().unwrap().to_owned();
+        assert_eq!(read(self.get(&format!("/confirmar/{id}?acao=aceitar"))).await.0, 200);
+        id
+    }
+
+    /// What the status says of a proposal's notification.
+    pub(crate) async fn webhook(&self, token: &str, id: &str) -> Value {
+        let (status, body) = read(self.get(&format!("/v1/propostas/{id}")).bearer_auth(token)).await;
+        assert_eq!(status, 200, "{body}");
+        body["webhook"].clone()
+    }
+
+    /// The same once it is no longer pending.
+    pub(crate) async fn ended(&self, token: &str, id: &str) -> Value {
+        within(async {
+            loop {
+                let webhook = self.webhook(token, id).await;
+                if webhook["estado"] != "pendente" {
+                    return webhook;
+                }
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn post(&self, path: &str, token: &str) -> reqwest::RequestBuilder {
+        self.http.post(format!("{}{path}", self.base)).bearer_auth(token)
+    }
+
     pub(crate) fn get(&self, path: &str) -> reqwest::RequestBuilder {
         self.http.get(format!("{}{path}", self.base))
     }
+}
+
+/// The results of a notification's attempts.
+pub(crate) fn results(webhook: &Value) -> Vec<&str> {
+    webhook["tentativas"].as_array().unwrap().iter().map(|attempt| attempt["resultado"].as_str().unwrap()).collect()
 }
 
 /// Status and JSON body of an answer.
@@ -169,10 +210,11 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) async fn answering(script: &'static [&'static str]) -> Self {
+    pub(crate) async fn answering(script: impl Into<Vec<&'static str>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/webhook?chave=x", listener.local_addr().unwrap());
         let (sender, deliveries) = unbounded_channel();
+        let script = script.into();
         tokio::spawn(async move {
             let mut answers = script.iter().chain(std::iter::repeat(script.last().unwrap()));
             loop {
@@ -198,7 +240,7 @@ impl Receiver {
     }
 }
 
-async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+pub(crate) async fn read_request(stream: &mut (impl AsyncBufRead + Unpin)) -> Option<Received> {
     let (mut head, mut headers, mut line) = (String::new(), Vec::new(), String::new());
     stream.read_line(&mut head).await.ok().filter(|read| *read > 0)?;
     loop {

@@ -2,11 +2,19 @@
 
 mod confirmar;
 mod corpora;
+mod delivery;
 mod harness;
 mod http;
+mod isolation;
 mod login;
+mod metrics;
+mod network;
 mod program;
 mod propostas;
 mod raw;
+mod resend;
+mod rotation;
+mod schedule;
 mod situacao;
+mod tls;
 mod webhooks;

@@ -7,7 +7,7 @@ use tokio::process::{Child, Command};
 
 use crate::harness::within;
 
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_svc-server"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SVC_") {
@@ -58,10 +58,16 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
         ("SVC_MAX_CONNECTIONS", "-1", "SVC_MAX_CONNECTIONS: not a whole number from 1"),
         ("SVC_MAX_PROPOSALS", "muitas", "SVC_MAX_PROPOSALS: not a whole number from 1"),
         ("SVC_DATABASE_URL", "postgres://x", "SVC_DATABASE_URL: this version keeps proposals in memory only"),
+        ("SVC_METRICS_LISTEN", "9090", "SVC_METRICS_LISTEN: not an address such as 127.0.0.1:9090"),
+        (
+            "SVC_METRICS_LISTEN",
+            &taken,
+            &format!("SVC_METRICS_LISTEN: {taken} cannot be bound: Address already in use (os error 98)"),
+        ),
         ("SVC_LOG", "xml", "SVC_LOG: not text or json"),
         ("SVC_LISTEN", &taken, &format!("SVC_LISTEN: {taken} cannot be bound: Address already in use (os error 98)")),
     ] {
-        let output = within(program().env(var, value).output()).await.unwrap();
+        let output = within(program().env("SVC_LISTEN", "127.0.0.1:0").env(var, value).output()).await.unwrap();
         assert_eq!(output.status.code(), Some(64), "{var}={value}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), format!("svc-server: {line}\n"), "{var}={value}");
         assert!(output.stdout.is_empty(), "{var}={value}");
@@ -152,7 +158,7 @@ async fn help_names_every_setting() {
 }
 
 /// A running program and its address.
-async fn start(command: &mut Command) -> (Child, String) {
+pub(crate) async fn start(command: &mut Command) -> (Child, String) {
     let mut child = command.args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = within(lines.next_line()).await.unwrap().unwrap();
@@ -162,7 +168,7 @@ async fn start(command: &mut Command) -> (Child, String) {
     (child, address)
 }
 
-async fn signal(child: &Child, name: &str) {
+pub(crate) async fn signal(child: &Child, name: &str) {
     let pid = child.id().unwrap().to_string();
     assert!(Command::new("kill").args([name, &pid]).status().await.unwrap().success());
 }

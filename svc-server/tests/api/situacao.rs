@@ -10,7 +10,16 @@ const WEBHOOK: &str = "https://parceiro.example.com/webhooks/svc";
 async fn a_proposal_is_found_by_both_ids_and_tells_its_avisos() {
     let server = Server::start().await;
     let (id, token) = (server.create(WEBHOOK).await, server.token().await);
-    let (status, by_id) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+    // The message is on its way a moment after the answer.
+    let (status, by_id) = within(async {
+        loop {
+            let (status, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+            if body["mensagem"]["estado"] != "pendente" {
+                return (status, body);
+            }
+        }
+    })
+    .await;
     assert_eq!(status, 200);
     assert_eq!(by_id["id_proposta_svc"], id);
     assert_eq!(by_id["id_proposta_parceiro"], "PARC-12345");
@@ -70,7 +79,7 @@ async fn a_query_without_the_partner_s_id_is_told_what_is_wrong() {
 #[tokio::test]
 async fn the_way_of_a_notification_is_told_attempt_by_attempt() {
     let server = Server::with(|config| config.schedule = svc_core::Schedule::parse("0,0").unwrap()).await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 500 Oops", "HTTP/1.1 204 No Content"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 500 Oops", "HTTP/1.1 204 No Content"]).await;
     let id = server.create(&receiver.url).await;
     read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
     receiver.next().await;

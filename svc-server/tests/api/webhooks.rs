@@ -5,9 +5,10 @@ use std::time::Duration;
 use svc_core::{Notificacao, Received as Headers, Resposta, Schedule, Secret, Verifier};
 use svc_server::DEMO_WEBHOOK_SECRET;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 
-use crate::harness::{Received, Receiver, Server, read, within};
+use crate::harness::{Received, Receiver, Server, read, read_request, results, within};
+use crate::network::{Network, Peer, pass};
 
 /// Believes a delivery as a partner would, with every header asked for.
 fn verify(received: &Received) -> Notificacao {
@@ -21,7 +22,7 @@ fn verify(received: &Received) -> Notificacao {
 #[tokio::test]
 async fn an_answer_reaches_its_partner_signed() {
     let server = Server::start().await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 200 OK"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let id = server.create(&receiver.url).await;
     read(server.get(&format!("/confirmar/{id}?acao=recusar"))).await;
     let received = receiver.next().await;
@@ -40,22 +41,107 @@ async fn an_answer_reaches_its_partner_signed() {
 }
 
 #[tokio::test]
-async fn w20_a_failed_attempt_is_repeated_with_the_same_id_body_and_signature() {
-    let server = Server::with(|config| config.schedule = Schedule::parse("0,0,0,0").unwrap()).await;
-    let script = &["HTTP/1.1 500 Oops", "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/", "HTTP/1.1 200 OK"];
-    let mut receiver = Receiver::answering(script).await;
-    let id = server.create(&receiver.url).await;
-    read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
-    let attempts = [receiver.next().await, receiver.next().await, receiver.next().await];
-    for attempt in &attempts {
-        verify(attempt);
-        assert_eq!(attempt.body, attempts[0].body);
-        for same in ["webhook-id", "x-svc-signature"] {
-            assert_eq!(attempt.header(same), attempts[0].header(same));
+async fn w20_a_failed_attempt_is_repeated_with_the_same_id_body_and_signature_at_a_time_of_its_own() {
+    let mut network = Network::new(|_, before| {
+        Peer::answers(if before == 0 { "HTTP/1.1 500 Oops\r\nconnection: close" } else { "HTTP/1.1 200 OK" })
+    })
+    .name("parceiro.example", &["93.184.215.14"]);
+    let server = Server::with(|config| network.hold(config)).await;
+    let token = server.token().await;
+    let id = server.answered(&token, "http://parceiro.example/webhook?chave=x", "P-1").await;
+    pass(3_000).await;
+    let arrived = network.arrived();
+    let [first, second] = [&arrived[0].request, &arrived[1].request];
+    assert_eq!(arrived.len(), 2, "a 200 ends it");
+    // Both are believed, each at its own time.
+    assert_eq!(verify(first), verify(second));
+    assert_eq!((first.body.clone(), first.head.clone()), (second.body.clone(), second.head.clone()));
+    for same in ["webhook-id", "x-svc-signature", "host", "user-agent", "content-type"] {
+        assert_eq!(first.header(same), second.header(same));
+    }
+    assert_eq!(first.header("webhook-id"), format!("evt_{id}"));
+    let time = |received: &Received| received.header("webhook-timestamp").parse::<u64>().unwrap();
+    assert!((5..=6).contains(&(time(second) - time(first))));
+    assert_ne!(first.header("webhook-signature"), second.header("webhook-signature"));
+}
+
+#[tokio::test]
+async fn w22_a_final_2xx_delivers_and_everything_else_is_tried_again() {
+    let server = Server::with(|config| config.schedule = Schedule::parse("0,0").unwrap()).await;
+    let token = server.token().await;
+    for (i, (answer, result)) in [
+        ("HTTP/1.1 200 OK", "200"),
+        ("HTTP/1.1 201 Created", "201"),
+        ("HTTP/1.1 204 No Content", "204"),
+        ("HTTP/1.1 299 Fine", "299"),
+        ("HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 200 OK", "200"),
+        ("HTTP/1.1 301 Moved\r\nlocation: /", "301"),
+        ("HTTP/1.1 400 No", "400"),
+        ("HTTP/1.1 404 Not here", "404"),
+        ("HTTP/1.1 429 Slow down", "429"),
+        ("HTTP/1.1 500 Oops", "500"),
+        ("HTTP/0.9", "conexao"),
+        ("HTTP/1.1 abc", "conexao"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut receiver = Receiver::answering(vec![answer]).await;
+        let id = server.answered(&token, &receiver.url, &format!("P-{i}")).await;
+        let webhook = server.ended(&token, &id).await;
+        let first = receiver.next().await;
+        verify(&first);
+        if result.starts_with('2') {
+            assert_eq!((&webhook["estado"], results(&webhook)), (&"entregue".into(), vec![result]), "{answer}");
+        } else {
+            assert_eq!((&webhook["estado"], results(&webhook)), (&"falhou".into(), vec![result; 2]), "{answer}");
+            let second = receiver.next().await;
+            assert_eq!((second.header("webhook-id"), &second.body), (first.header("webhook-id"), &first.body));
+        }
+        assert!(receiver.is_empty(), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn f67_a_receiver_that_resets_after_reading_gets_the_same_again() {
+    let server = Server::with(|config| config.schedule = Schedule::parse("0,0").unwrap()).await;
+    let token = server.token().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let id = server.answered(&token, &format!("http://{}/", listener.local_addr().unwrap()), "P-1").await;
+    let mut read = Vec::new();
+    for answers in [false, true] {
+        let (stream, _) = within(listener.accept()).await.unwrap();
+        let mut stream = BufReader::new(stream);
+        read.push(within(read_request(&mut stream)).await.unwrap());
+        if answers {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        } else {
+            stream.get_ref().set_zero_linger().unwrap();
         }
     }
-    server.stop().await;
-    assert!(receiver.is_empty(), "a 200 ends it");
+    let webhook = server.ended(&token, &id).await;
+    assert_eq!((&webhook["estado"], results(&webhook)), (&"entregue".into(), vec!["conexao", "200"]));
+    assert_eq!(read[0].body, read[1].body);
+    for same in ["webhook-id", "x-svc-signature"] {
+        assert_eq!(read[0].header(same), read[1].header(same));
+    }
+    assert_eq!(verify(&read[1]).id_proposta_svc, id);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_it() {
+    let server = Server::with(|config| config.schedule = Schedule::parse("0").unwrap()).await;
+    let token = server.token().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let id = server.answered(&token, &format!("http://{}/", listener.local_addr().unwrap()), "P-1").await;
+    let (stream, _) = within(listener.accept()).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    within(read_request(&mut stream)).await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 99999999\r\n\r\n").await.unwrap();
+    // Until the other side has enough, and closes.
+    within(async { while stream.write_all(&[0x1f; 4_096]).await.is_ok() {} }).await;
+    let webhook = server.ended(&token, &id).await;
+    assert_eq!((&webhook["estado"], results(&webhook)), (&"entregue".into(), vec!["200"]));
 }
 
 /// The result of the first attempt, as the status shows it.
@@ -125,7 +211,7 @@ async fn f38_an_attempt_that_is_under_way_at_the_end_finishes() {
 #[tokio::test]
 async fn c41_an_answer_given_while_the_server_stops_is_still_delivered() {
     let server = Server::start().await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 200 OK"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let id = server.create(&receiver.url).await;
     let mut stream = tokio::net::TcpStream::connect(server.base.trim_start_matches("http://")).await.unwrap();
     let head =
@@ -142,7 +228,7 @@ async fn c41_an_answer_given_while_the_server_stops_is_still_delivered() {
 #[tokio::test]
 async fn a_410_ends_a_delivery() {
     let server = Server::with(|config| config.schedule = Schedule::parse("0,0,0").unwrap()).await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 410 Gone"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 410 Gone"]).await;
     let id = server.create(&receiver.url).await;
     read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
     verify(&receiver.next().await);
@@ -159,7 +245,7 @@ async fn a_410_ends_a_delivery() {
 #[tokio::test]
 async fn the_wait_is_the_schedule_s_by_the_server_s_clock() {
     let server = Server::start().await;
-    let mut receiver = Receiver::answering(&["HTTP/1.1 500 Oops", "HTTP/1.1 200 OK"]).await;
+    let mut receiver = Receiver::answering(["HTTP/1.1 500 Oops", "HTTP/1.1 200 OK"]).await;
     let id = server.create(&receiver.url).await;
     read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
     let first: u64 = receiver.next().await.header("webhook-timestamp").parse().unwrap();
@@ -177,7 +263,7 @@ async fn a_name_that_resolves_to_this_machine_is_not_connected_to_unless_opened(
         config.schedule = Schedule::parse("0").unwrap();
     })
     .await;
-    let receiver = Receiver::answering(&["HTTP/1.1 200 OK"]).await;
+    let receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let id = server.create(&receiver.url.replace("127.0.0.1", "localhost")).await;
     read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
     server.stop().await;
