@@ -197,7 +197,7 @@ async fn c16_in_producao_only_the_message_s_link_answers_and_only_by_post() {
     let mut server = Server::producao().await;
     let (status, created) = read(server.post_proposta(&server.token().await, TYPICAL)).await;
     assert_eq!(status, 200, "{created}");
-    let link = within(server.links.recv()).await.unwrap();
+    let link = within(server.next_link()).await;
     let path = format!("/confirmar/{}", created["id_proposta_svc"].as_str().unwrap());
     for without_key in [format!("{path}?acao=aceitar"), format!("{path}?chave=x&acao=talvez"), path.clone()] {
         assert_eq!(read(server.get(&without_key)).await.0, 404, "{without_key}");

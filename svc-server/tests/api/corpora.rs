@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use svc_core::{Policy, Schedule};
+use svc_core::{Schedule, is_public};
 use svc_server::Resolver;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::harness::{Server, TYPICAL, read, within};
+use crate::harness::{Server, TYPICAL, read, results, within};
+use crate::network::{Network, Peer};
 
 fn vectors(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("SVC_VECTORS") else {
@@ -126,15 +126,16 @@ async fn f14_no_ssrf_url_leads_to_a_refused_address() {
     let (Some(urls), Some(metadata)) = (vectors("ssrf/ssrf-urls.txt"), vectors("ssrf/cloud-metadata-urls.txt")) else {
         return;
     };
-    // Every name resolves to this machine, which no range opens.
+    // Every name resolves to this machine and to the metadata service of clouds, which no range opens.
+    let network = Network::new(|_, _| Peer::Refuses);
     let asked = Arc::new(Mutex::new(0));
     let counted = Arc::clone(&asked);
     let server = Server::with(|config| {
-        config.policy = Policy::default();
+        network.hold(config);
         config.schedule = Schedule::parse("0").unwrap();
         config.resolver = Resolver::from_fn(move |_| {
             *counted.lock().unwrap() += 1;
-            async { Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]) }
+            async { Ok(vec![[127, 0, 0, 1].into(), [169, 254, 169, 254].into()]) }
         });
     })
     .await;
@@ -152,26 +153,22 @@ async fn f14_no_ssrf_url_leads_to_a_refused_address() {
             continue;
         }
         assert_eq!(status, 200, "{line}: {body}");
-        // A public address in clear text is only parsed; nothing is sent to strangers from a test.
-        if url::Url::parse(line).is_ok_and(|url| !matches!(url.host(), Some(url::Host::Domain(_)))) {
-            public += 1;
-            continue;
-        }
         let id = body["id_proposta_svc"].as_str().unwrap();
         read(server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
-        let result = within(async {
-            loop {
-                let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
-                if let Some(attempt) = body["webhook"]["tentativas"].get(0) {
-                    return attempt["resultado"].clone();
-                }
-            }
-        })
-        .await;
-        assert_eq!(result, "bloqueado", "{line}");
-        blocked += 1;
+        let webhook = server.ended(&token, id).await;
+        // A literal that is public is tried, in this network of nobody; a name has none but refused addresses.
+        if url::Url::parse(line).is_ok_and(|url| !matches!(url.host(), Some(url::Host::Domain(_)))) {
+            assert_eq!(results(&webhook), ["conexao"], "{line}");
+            public += 1;
+        } else {
+            assert_eq!(results(&webhook), ["bloqueado"], "{line}");
+            blocked += 1;
+        }
     }
-    println!("ssrf: {refused} refused, {blocked} blocked, {public} public literals");
+    let connections = network.connections();
+    println!("ssrf: {refused} refused, {blocked} blocked, {public} public literals, connected to {connections:?}");
+    assert!(connections.iter().all(|address| is_public(address.ip())), "{connections:?}");
+    assert_eq!(connections.len(), public);
     assert!(refused >= 100 && blocked > 10, "{refused} {blocked}");
     assert_eq!(*asked.lock().unwrap(), blocked);
 }

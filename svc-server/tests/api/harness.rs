@@ -13,6 +13,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::canary;
+
 pub(crate) const WALKTHROUGH: &str = include_str!("../../../svc-core/tests/proposals/valid/walkthrough.json");
 pub(crate) const TYPICAL: &str = include_str!("../../../svc-core/tests/proposals/valid/02_tipica_12x.json");
 
@@ -72,6 +74,7 @@ impl Server {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        canary::watch_logs();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let (clock, (sender, links)) = (TestClock::new(), unbounded_channel());
@@ -83,6 +86,13 @@ impl Server {
         let task = tokio::spawn(run(listener, config, async { drop(stopped.await) }));
         let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         Self { base, clock, http, links, stop, task }
+    }
+
+    /// The next customer's link.
+    pub(crate) async fn next_link(&mut self) -> String {
+        let link = self.links.recv().await.unwrap();
+        canary::forbid(link.split_once("?chave=").map_or("", |(_, key)| key));
+        link
     }
 
     /// Asks the server to stop, and waits until it has.
@@ -112,7 +122,9 @@ impl Server {
     pub(crate) async fn token_of(&self, client_id: &str, client_secret: &str) -> String {
         let (status, body) = self.login(client_id, client_secret).await;
         assert_eq!(status, 200, "{body}");
-        body["access_token"].as_str().unwrap().to_owned()
+        let token = body["access_token"].as_str().unwrap();
+        canary::forbid(token);
+        token.to_owned()
     }
 
     pub(crate) async fn login(&self, client_id: &str, client_secret: &str) -> (u16, Value) {
@@ -184,8 +196,11 @@ pub(crate) fn results(webhook: &Value) -> Vec<&str> {
 /// Status and JSON body of an answer.
 pub(crate) async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
     let answer = request.send().await.unwrap();
-    let status = answer.status().as_u16();
-    (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or(Value::Null))
+    let (status, body) = (answer.status().as_u16(), answer.bytes().await.unwrap());
+    if status >= 400 {
+        canary::look_at(&String::from_utf8_lossy(&body));
+    }
+    (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
 /// One delivery as it came: the header pairs in lower case, and the raw body.
@@ -212,7 +227,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) async fn answering(script: impl Into<Vec<&'static str>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/webhook?chave=x", listener.local_addr().unwrap());
+        let url = format!("http://{}/webhook?k=canario-da-query", listener.local_addr().unwrap());
         let (sender, deliveries) = unbounded_channel();
         let script = script.into();
         tokio::spawn(async move {
@@ -254,6 +269,9 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncBufRead + Unpin)) -> Op
     let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
+    for (_, value) in headers.iter().filter(|(name, _)| name.ends_with("-signature")) {
+        canary::forbid(value);
+    }
     Some(Received { head: head.trim_end().to_owned(), headers, body })
 }
 

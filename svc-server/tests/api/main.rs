@@ -1,5 +1,6 @@
 //! The server as its callers meet it: real HTTP on a free port of this machine.
 
+mod canary;
 mod confirmar;
 mod corpora;
 mod delivery;

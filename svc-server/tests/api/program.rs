@@ -5,6 +5,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::canary;
 use crate::harness::within;
 
 pub(crate) fn program() -> Command {
@@ -255,6 +256,7 @@ async fn the_log_is_one_object_a_line_with_route_status_time_and_request_and_no_
     assert_eq!(line["request_id"], "pedido-1");
     assert!(line["duration_ms"].is_number() && line["level"] == "INFO" && line["timestamp"].is_string());
     assert!(!log.contains("segredo") && !log.contains("0707"), "{log}");
+    canary::look_at(&log);
 }
 
 #[tokio::test]

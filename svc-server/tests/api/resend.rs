@@ -82,7 +82,7 @@ async fn c19_what_cannot_be_sent_again_says_so() {
     let mut server = Server::start().await;
     let (token, other) = (server.token().await, server.token_of("outro", "outro-segredo").await);
     let id = server.create(WEBHOOK).await;
-    let first = within(server.links.recv()).await.unwrap();
+    let first = within(server.next_link()).await;
     let [webhook, message] = ["webhook", "mensagem"].map(|what| format!("/v1/propostas/{id}/reenviar-{what}"));
 
     let (status, body) = read(server.post(&webhook, &token)).await;
@@ -92,7 +92,7 @@ async fn c19_what_cannot_be_sent_again_says_so() {
         (status, &body["id_proposta_svc"], &body["status"]),
         (202, &id.as_str().into(), &"AGUARDANDO_RESPOSTA".into())
     );
-    assert_eq!(within(server.links.recv()).await.unwrap(), first, "the same link");
+    assert_eq!(within(server.next_link()).await, first, "the same link");
 
     for path in [&webhook, &message] {
         let unknown = path.replace(&id, "07070707-0707-4707-8707-070707070707");

@@ -26,7 +26,7 @@ async fn an_answer_reaches_its_partner_signed() {
     let id = server.create(&receiver.url).await;
     read(server.get(&format!("/confirmar/{id}?acao=recusar"))).await;
     let received = receiver.next().await;
-    assert_eq!(received.head, "POST /webhook?chave=x HTTP/1.1");
+    assert_eq!(received.head, "POST /webhook?k=canario-da-query HTTP/1.1");
     assert_eq!(received.header("content-type"), "application/json");
     assert_eq!(received.header("webhook-id"), format!("evt_{id}"));
     assert_eq!(received.header("webhook-timestamp"), "1795811504");
@@ -48,7 +48,7 @@ async fn w20_a_failed_attempt_is_repeated_with_the_same_id_body_and_signature_at
     .name("parceiro.example", &["93.184.215.14"]);
     let server = Server::with(|config| network.hold(config)).await;
     let token = server.token().await;
-    let id = server.answered(&token, "http://parceiro.example/webhook?chave=x", "P-1").await;
+    let id = server.answered(&token, "http://parceiro.example/webhook?k=canario-da-query", "P-1").await;
     pass(3_000).await;
     let arrived = network.arrived();
     let [first, second] = [&arrived[0].request, &arrived[1].request];
