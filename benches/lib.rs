@@ -1,1 +1,128 @@
-//! Benches, and programs that measure: `cargo bench -p svc-benches`, and the command at the head of each program.
+//! What the measuring programs share: a plain HTTP client on one connection, a receiver of webhooks, and quantiles.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// One connection that is kept.
+#[derive(Debug)]
+pub struct Http {
+    stream: BufReader<TcpStream>,
+}
+
+/// A head and a body.
+#[derive(Debug)]
+pub struct Message {
+    /// Start line and headers, each with its line's end.
+    pub head: String,
+    /// As many bytes as `content-length` says.
+    pub body: Vec<u8>,
+}
+
+impl Http {
+    /// Connects.
+    pub async fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.expect("a server that listens");
+        stream.set_nodelay(true).expect("a socket");
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// Sends a request, and gives its answer's status and body.
+    pub async fn send(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        self.stream.write_all(request.as_bytes()).await.expect("taken");
+        let answer = read(&mut self.stream).await.expect("whole").expect("an answer");
+        let status = answer.head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, String::from_utf8(answer.body).expect("text"))
+    }
+
+    /// Logs in.
+    pub async fn login(&mut self, client_id: &str, client_secret: &str) -> String {
+        let body = format!(r#"{{"client_id":"{client_id}","client_secret":"{client_secret}"}}"#);
+        let (status, body) = self.send("POST", "/v1/login", "", &body).await;
+        assert_eq!(status, 200, "{body}");
+        between(&body, r#""access_token":""#).to_owned()
+    }
+
+    /// Posts a proposal whose notification goes to `url`, and gives its id.
+    pub async fn create(&mut self, token: &str, id: &str, url: &str) -> String {
+        const WALKTHROUGH: &str = include_str!("../svc-core/tests/proposals/valid/walkthrough.json");
+        let body = WALKTHROUGH.replace("https://parceiro.example.com/webhooks/svc", url).replace("PARC-12345", id);
+        let (status, body) = self.send("POST", "/v1/propostas", token, &body).await;
+        assert_eq!(status, 200, "{body}");
+        between(&body, r#""id_proposta_svc":""#).to_owned()
+    }
+
+    /// Accepts a proposal.
+    pub async fn accept(&mut self, id: &str) {
+        let (status, body) = self.send("GET", &format!("/confirmar/{id}?acao=aceitar"), "", "").await;
+        assert_eq!(status, 200, "{body}");
+    }
+}
+
+/// The text between a beginning and the next quotation mark.
+fn between<'t>(text: &'t str, begin: &str) -> &'t str {
+    text.split_once(begin).and_then(|(_, rest)| rest.split('"').next()).expect("a field of the answer")
+}
+
+/// Answers every webhook with 204, and tells when it came.
+pub async fn receive(arrivals: UnboundedSender<(Instant, Message)>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let arrivals = arrivals.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                while let Ok(Some(request)) = read(&mut stream).await {
+                    let told = arrivals.send((Instant::now(), request));
+                    if told.is_err() || stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Reads a request or an answer; `None` at the connection's end.
+async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Message>> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let start = head.len();
+        if stream.read_line(&mut head).await? == 0 {
+            return Ok(None);
+        }
+        let line = head[start..].trim_end().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().map_err(io::Error::other)?;
+        }
+        if line.is_empty() {
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).await?;
+            return Ok(Some(Message { head, body }));
+        }
+    }
+}
+
+impl Message {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> &str {
+        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.into_iter().find(|(header, _)| header.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+    }
+}
+
+/// The value that this share of the sorted values does not exceed.
+pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let index = (share * (sorted.len() - 1) as f64).round() as usize;
+    sorted[index]
+}
