@@ -74,17 +74,18 @@ impl WebhookUrl {
         self.text.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
     }
 
-    /// The host as HTTP clients read it: a name in lower case and ASCII, an address in its usual form. What one host may be
-    /// asked at a time is counted by it (C34).
+    /// The host as HTTP clients read it: a name in lower case and ASCII, without a last dot, an address in its usual form.
+    /// What one host may be asked at a time is counted by it (C34).
     ///
     /// ```
     /// use svc_core::WebhookUrl;
     /// assert_eq!(WebhookUrl::parse("https://AÇÃO.example:8443/x").unwrap().host(), "xn--ao-siap.example");
+    /// assert_eq!(WebhookUrl::parse("https://example.com./").unwrap().host(), "example.com");
     /// assert_eq!(WebhookUrl::parse("http://0x7f.1/").unwrap().host(), "127.0.0.1");
     /// ```
     pub fn host(&self) -> String {
         let url = Url::parse(&self.text).ok();
-        url.as_ref().and_then(Url::host_str).unwrap_or_default().to_owned()
+        url.as_ref().and_then(Url::host_str).unwrap_or_default().trim_end_matches('.').to_owned()
     }
 
     /// Whether a literal address in it may be reached (C31). A name is judged when it is resolved, before connecting.

@@ -1,7 +1,6 @@
-//! How much may be under way at a time: in all, for one partner, to one host (C34).
+//! How much may be under way at a time: in all, for one partner, and of that partner to one host (C34).
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::partners::Partners;
@@ -15,6 +14,7 @@ pub(crate) struct Bounds(Arc<Shared>);
 pub(crate) struct Limits {
     pub(crate) total: usize,
     pub(crate) per_partner: usize,
+    /// Of one partner. Two partners may use the same host, and neither may use up the other's places at it.
     pub(crate) per_host: usize,
 }
 
@@ -27,7 +27,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Taken {
     total: usize,
-    partners: HashMap<String, usize>,
+    partners: HashMap<String, Partner>,
+}
+
+#[derive(Debug, Default)]
+struct Partner {
+    total: usize,
     hosts: HashMap<String, usize>,
 }
 
@@ -60,30 +65,47 @@ pub(crate) struct Room<'a> {
 impl Room<'_> {
     /// Whether anything of this partner may be begun. Nothing of one that was removed: it stays pending (C24).
     pub(crate) fn admits(&self, partner: &str) -> bool {
-        let Shared { limits, .. } = &*self.bounds.0;
-        let taken = self.bounds.0.lock();
-        taken.total < limits.total
-            && taken.partners.get(partner).is_none_or(|count| *count < limits.per_partner)
-            && self.partners.get(partner).is_some()
+        self.left(partner, &self.bounds.0.lock()) > 0 && self.partners.get(partner).is_some()
     }
 
-    /// Whether this host has a place left.
-    pub(crate) fn admits_host(&self, host: &str) -> bool {
-        self.bounds.0.lock().hosts.get(host).is_none_or(|count| *count < self.bounds.0.limits.per_host)
+    /// How much of this partner is under way.
+    pub(crate) fn in_flight(&self, partner: &str) -> usize {
+        self.bounds.0.lock().partners.get(partner).map_or(0, |partner| partner.total)
+    }
+
+    /// Whether this host has a place left for this partner.
+    pub(crate) fn admits_host(&self, partner: &str, host: &str) -> bool {
+        let taken = self.bounds.0.lock();
+        let count = taken.partners.get(partner).and_then(|partner| partner.hosts.get(host));
+        count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
     }
 
     /// A place for an attempt, if there is one.
     pub(crate) fn take(&self, partner: &str, host: &str) -> Option<Permit> {
-        if !self.admits(partner) || !self.admits_host(host) {
+        self.partners.get(partner)?;
+        let shared = &self.bounds.0;
+        let taken = &mut *shared.lock();
+        if self.left(partner, taken) == 0 {
             return None;
         }
-        let shared = &self.bounds.0;
-        let mut taken = shared.lock();
+        let of_partner = taken.partners.entry(partner.to_owned()).or_default();
+        let at_host = of_partner.hosts.entry(host.to_owned()).or_default();
+        if *at_host >= shared.limits.per_host {
+            return None;
+        }
+        *at_host += 1;
+        of_partner.total += 1;
         taken.total += 1;
-        *taken.partners.entry(partner.to_owned()).or_default() += 1;
-        *taken.hosts.entry(host.to_owned()).or_default() += 1;
-        drop(taken);
         Some(Permit { bounds: Arc::clone(shared), partner: partner.to_owned(), host: host.to_owned() })
+    }
+
+    /// The places left for a partner. A quarter of all is kept for those with little under way, less and less the fewer
+    /// are free: however much some partners want, the next one finds a place.
+    fn left(&self, partner: &str, taken: &Taken) -> usize {
+        let Limits { total, per_partner, .. } = self.bounds.0.limits;
+        let (own, free) = (taken.partners.get(partner).map_or(0, |p| p.total), total.saturating_sub(taken.total));
+        let most = free.saturating_sub(total / 4).max(free.div_ceil(16)).min(per_partner);
+        most.saturating_sub(own)
     }
 }
 
@@ -98,13 +120,14 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let taken = &mut *self.bounds.lock();
         taken.total = taken.total.saturating_sub(1);
-        for (counts, name) in [(&mut taken.partners, &self.partner), (&mut taken.hosts, &self.host)] {
-            if let Entry::Occupied(mut count) = counts.entry(name.clone()) {
-                *count.get_mut() = count.get().saturating_sub(1);
-                if *count.get() == 0 {
-                    count.remove();
-                }
-            }
+        let Some(partner) = taken.partners.get_mut(&self.partner) else { return };
+        partner.total = partner.total.saturating_sub(1);
+        if let Some(count) = partner.hosts.get_mut(&self.host) {
+            *count = count.saturating_sub(1);
+        }
+        partner.hosts.retain(|_, count| *count > 0);
+        if partner.total == 0 {
+            taken.partners.remove(&self.partner);
         }
     }
 }
@@ -112,28 +135,49 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partners::DEMO_CLIENT_ID as DEMO;
+    use crate::partners::{DEMO_CLIENT_ID as DEMO, NewPartner};
+    use crate::seams::Random;
 
     #[test]
     fn c34_a_place_is_taken_within_all_three_bounds_and_given_back() {
         let partners = Partners::demonstration();
-        let bounds = Bounds::new(Limits { total: 3, per_partner: 3, per_host: 2 });
+        let bounds = Bounds::new(Limits { total: 9, per_partner: 3, per_host: 2 });
         let room = bounds.room(&partners);
         let first = room.take(DEMO, "a").unwrap();
         let second = room.take(DEMO, "a").unwrap();
         assert!(room.take(DEMO, "a").is_none(), "two a host");
-        assert!(!room.admits_host("a") && room.admits_host("b"));
+        assert!(!room.admits_host(DEMO, "a") && room.admits_host(DEMO, "b") && room.admits_host("outro", "a"));
         let third = room.take(DEMO, "b").unwrap();
-        assert!(room.take(DEMO, "c").is_none(), "three in all");
+        assert!(room.take(DEMO, "c").is_none(), "three a partner");
         assert!(room.take("removido", "c").is_none(), "nobody's");
         drop((first, second));
-        assert_eq!(bounds.0.lock().total, 1);
+        assert_eq!(room.in_flight(DEMO), 1);
         assert!(room.take(DEMO, "a").is_some());
         drop(third);
         assert_eq!(bounds.0.lock().total, 0);
-        assert!(bounds.0.lock().hosts.is_empty() && bounds.0.lock().partners.is_empty(), "nothing is left behind");
-        let narrow = Bounds::new(Limits { total: 9, per_partner: 1, per_host: 9 });
-        let _held = narrow.room(&partners).take(DEMO, "a").unwrap();
-        assert!(!narrow.room(&partners).admits(DEMO));
+        assert!(bounds.0.lock().partners.is_empty(), "nothing is left behind");
+    }
+
+    #[test]
+    fn c34_however_many_want_everything_there_is_a_place_for_the_next() {
+        let ids: Vec<_> = (0..64).map(|i| format!("p-{i}")).collect();
+        let entries: Vec<_> = ids.iter().map(|id| NewPartner::draw(id, &Random::system()).unwrap().entry).collect();
+        let partners = Partners::from_json(format!("[{}]", entries.join(",")).as_bytes()).unwrap();
+        let bounds = Bounds::new(Limits { total: 256, per_partner: 64, per_host: 8 });
+        let room = bounds.room(&partners);
+        let mut held = Vec::new();
+        let mut shares = Vec::new();
+        for id in &ids[..24] {
+            let before = held.len();
+            while let Some(permit) = room.take(id, &format!("host-{}", (held.len() - before) / 8)) {
+                held.push(permit);
+            }
+            shares.push(held.len() - before);
+        }
+        assert_eq!(shares[..6], [64, 64, 32, 16, 8, 5], "all they may, then ever less");
+        assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
+        for id in &ids[24..40] {
+            held.push(room.take(id, "host").expect("a place for whoever has none"));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use svc_core::{Delivery, Falha, Jitter, Next, Outcome, Tentativa, retry_after};
+use svc_core::{Delivery, Jitter, Next, Outcome, Tentativa, retry_after};
 use tokio::sync::Notify;
 
 use crate::app::App;
@@ -31,6 +31,7 @@ impl Webhooks {
 
     /// An attempt that was not made is none: the delivery is due again as it was.
     async fn put_back(&self, delivery: &Delivery, fence: u64) {
+        self.app.metrics.put_back();
         let id = delivery.evento().id().proposta();
         if let Err(error) = self.app.store.put_back_webhook(fence, id, BUSY_PAUSE).await {
             tracing::warn!(proposta = self.app.links.log_name(id), %error, "lease not given back; it runs out");
@@ -61,11 +62,12 @@ impl Work for Webhooks {
         let (em, began) = (app.config.clock.now(), app.config.clock.monotonic());
         let posted = self.outbound.post(delivery.client_id(), delivery.request(partner.signer(), em)).await;
         let now = app.config.clock.now();
-        let resultado = match posted {
+        let (resultado, cause) = match posted {
             Ok(Answer { code, retry_after: header }) => {
-                Outcome::Status { code, retry_after: header.and_then(|header| retry_after(&header, now)) }
+                let retry_after = header.and_then(|header| retry_after(&header, now));
+                (Outcome::Status { code, retry_after }, "answered")
             }
-            Err(Unanswered::Failed(falha)) => Outcome::Failed(falha),
+            Err(Unanswered::Failed(falha, cause)) => (Outcome::Failed(falha), cause),
             Err(Unanswered::Busy) => return self.put_back(&delivery, fence).await,
         };
         let took = app.config.clock.monotonic().saturating_sub(began);
@@ -75,16 +77,20 @@ impl Work for Webhooks {
             Next::Done | Next::GiveUp => Duration::ZERO,
         };
         let delivery = delivery.after(Tentativa { em, duracao_ms, resultado }, &app.config.schedule, app.jitter(), now);
-        let next = match delivery.next() {
-            Next::Done => "delivered",
-            Next::GiveUp => "given up",
-            Next::At(_) => "to be repeated",
-        };
         let name = app.links.log_name(delivery.evento().id().proposta());
-        if resultado == Outcome::Failed(Falha::Bloqueado) {
-            tracing::warn!(proposta = name, "webhook's address is refused; --webhook-allow opens a range");
+        let (partner, attempt) = (delivery.client_id(), delivery.tentativas().len());
+        match delivery.next() {
+            Next::Done => {
+                tracing::info!(proposta = name, partner, attempt, %resultado, duracao_ms, "webhook delivered");
+            }
+            Next::At(due) => {
+                let again_in_s = due.signed_duration_since(now).num_seconds();
+                tracing::info!(proposta = name, partner, attempt, %resultado, cause, duracao_ms, again_in_s, "webhook failed");
+            }
+            Next::GiveUp => {
+                tracing::warn!(proposta = name, partner, attempt, %resultado, cause, duracao_ms, "webhook given up");
+            }
         }
-        tracing::info!(proposta = name, %resultado, duracao_ms, next, "webhook sent");
         app.metrics.attempted(&delivery, resultado, lag, took);
         match app.store.record_webhook(fence, delivery).await {
             Ok(true) => {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::seams::Resolver;
 
@@ -15,6 +15,8 @@ use crate::seams::Resolver;
 const DNS_DEADLINE: Duration = Duration::from_secs(3);
 /// Most look-ups of one partner at a time, those included that nobody waits for any more (C34).
 const PER_PARTNER: usize = 4;
+/// How often the log says that a partner's look-ups are all out.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
 
 /// All look-ups: one at a time for a name, whoever asks, and four for a partner.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Lookups {
 struct Shared {
     running: HashMap<String, watch::Receiver<Found>>,
     partners: HashMap<String, Arc<Semaphore>>,
+    /// When it was last said that a partner's look-ups are all out.
+    said: HashMap<String, Instant>,
 }
 
 /// Nothing yet; or the addresses, none of them where the resolver failed.
@@ -35,8 +39,10 @@ type Found = Option<Arc<[IpAddr]>>;
 /// Why there are no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// The resolver found none, or took too long.
+    /// The resolver found none.
     Dns,
+    /// It took too long.
+    Late,
     /// The partner's look-ups are all out: ours is the bound, so this is not the receiver's failure.
     Busy,
 }
@@ -48,20 +54,33 @@ impl Lookups {
 
     /// The addresses of a name, asked for in a partner's name; at least one.
     pub(crate) async fn addresses(&self, partner: &str, host: &str) -> Result<Arc<[IpAddr]>, Unresolved> {
-        let deadline = Instant::now() + DNS_DEADLINE;
         let running = self.lock().running.get(host).cloned();
         let mut found = match running {
             Some(found) => found,
             None => {
                 let places = Arc::clone(self.lock().partners.entry(partner.to_owned()).or_insert_with(places));
-                let place = timeout_at(deadline, places.acquire_owned()).await.map_err(|_| Unresolved::Busy)?;
+                let Ok(place) = timeout(DNS_DEADLINE, places.acquire_owned()).await else {
+                    self.say_busy(partner);
+                    return Err(Unresolved::Busy);
+                };
                 self.begin(host, place.expect("never closed"))
             }
         };
-        let found = timeout_at(deadline, found.wait_for(Option::is_some)).await;
-        // In time, and by a resolver that did not panic.
-        let addresses = found.ok().and_then(Result::ok).and_then(|found| found.clone()).ok_or(Unresolved::Dns)?;
+        // Counted from here: the wait for a place is not the name server's.
+        let found = timeout(DNS_DEADLINE, found.wait_for(Option::is_some)).await.map_err(|_| Unresolved::Late)?;
+        // By a resolver that did not panic.
+        let addresses = found.ok().and_then(|found| found.clone()).ok_or(Unresolved::Dns)?;
         if addresses.is_empty() { Err(Unresolved::Dns) } else { Ok(addresses) }
+    }
+
+    /// Says it, but not for each of thousands.
+    fn say_busy(&self, partner: &str) {
+        let now = Instant::now();
+        let said = &mut self.lock().said;
+        if said.get(partner).is_none_or(|at| now - *at >= SAY_AGAIN) {
+            said.insert(partner.to_owned(), now);
+            tracing::warn!(partner, "a partner's look-ups do not end; its webhooks to other names wait, unspent");
+        }
     }
 
     /// Joins the look-up of a name, or begins it; it keeps its place until it ends, however long that takes.
@@ -151,7 +170,7 @@ mod tests {
         assert!(ask("dois", "known-5".to_owned()).await.unwrap().is_ok(), "another partner's look-ups are its own");
         assert_eq!(began.elapsed(), Duration::ZERO);
         for mute in mute {
-            assert_eq!(mute.await.unwrap(), Err(Unresolved::Dns));
+            assert_eq!(mute.await.unwrap(), Err(Unresolved::Late));
         }
         assert_eq!(began.elapsed().as_secs(), 3);
         assert_eq!(fifth.await.unwrap(), Err(Unresolved::Busy));

@@ -42,7 +42,12 @@ fn main() -> ExitCode {
     let log = log_to_stderr(settings.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(serve(settings, &log)),
+        Ok(runtime) => {
+            let exit = runtime.block_on(serve(settings, &log));
+            // A look-up of the system's resolver cannot be called back, and is not waited for.
+            runtime.shutdown_background();
+            exit
+        }
         Err(error) => usage(&format!("no runtime: {error}")),
     }
 }
@@ -65,11 +70,11 @@ async fn serve(mut settings: Settings, log: &LogWriter) -> ExitCode {
         tracing::warn!("{warning}");
     }
     raise_descriptor_limit(settings.config.max_connections);
-    if let Some(file) = settings.partners_file.clone() {
-        match signal(SignalKind::hangup()) {
-            Ok(hangups) => drop(tokio::spawn(reload(file, settings.config.partners.clone(), hangups))),
-            Err(error) => return usage(&format!("SIGHUP cannot be listened for: {error}")),
+    match signal(SignalKind::hangup()) {
+        Ok(hangups) => {
+            drop(tokio::spawn(reload(settings.partners_file.clone(), settings.config.partners.clone(), hangups)));
         }
+        Err(error) => return usage(&format!("SIGHUP cannot be listened for: {error}")),
     }
     let address = listener.local_addr().unwrap_or(settings.listen);
     greet(&settings, &address.to_string());
@@ -77,7 +82,10 @@ async fn serve(mut settings: Settings, log: &LogWriter) -> ExitCode {
     log.flush();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => usage(&format!("SVC_LISTEN: {error}")),
+        Err(error) => {
+            eprintln!("svc-server: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -91,6 +99,9 @@ fn greet(settings: &Settings, address: &str) {
     let mut out = std::io::stdout().lock();
     let perfil = settings.config.policy.perfil();
     let _ = writeln!(out, "svc-server {} listens on http://{address} ({perfil})", env!("CARGO_PKG_VERSION"));
+    if let Some(address) = settings.config.metrics.as_ref().and_then(|metrics| metrics.local_addr().ok()) {
+        let _ = writeln!(out, "metrics on http://{address}/metrics");
+    }
     if demonstration && perfil == Perfil::Homologacao {
         let _ = writeln!(
             out,
@@ -124,9 +135,12 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 }
 
 /// Reads the partners again at each SIGHUP; a bad file leaves things as they are (C24).
-async fn reload(file: PathBuf, partners: SharedPartners, mut hangups: Signal) {
+async fn reload(file: Option<PathBuf>, partners: SharedPartners, mut hangups: Signal) {
     while hangups.recv().await.is_some() {
-        let path = file.clone();
+        let Some(path) = file.clone() else {
+            tracing::warn!("no partners file to read again");
+            continue;
+        };
         let read = tokio::task::spawn_blocking(move || Partners::from_file(&path)).await;
         match read.expect("reading a file does not panic") {
             Ok(new) => {
@@ -140,7 +154,8 @@ async fn reload(file: PathBuf, partners: SharedPartners, mut hangups: Signal) {
 
 /// Each connection needs a descriptor, and the rest of the process a few.
 fn raise_descriptor_limit(max_connections: usize) {
-    const RESERVE: u64 = 512;
+    // 256 attempts, as many connections kept for the next, names, logs, the database, those who read the metrics.
+    const RESERVE: u64 = 1_024;
     let needed = RESERVE + u64::try_from(max_connections).unwrap_or(u64::MAX - RESERVE);
     let allowed = rlimit::increase_nofile_limit(needed).unwrap_or(0);
     if allowed < needed {

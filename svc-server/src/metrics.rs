@@ -29,10 +29,12 @@ pub(crate) struct Metrics {
     attempts: Family<ResultLabels, Counter>,
     attempt_seconds: Histogram,
     lag_seconds: Histogram,
+    put_back: Counter,
     webhooks: Family<StateLabels, Counter>,
     messages: Family<StateLabels, Counter>,
     login_failures: Counter,
     waiting: Family<WorkLabels, Gauge>,
+    of_removed: Family<WorkLabels, Gauge>,
     oldest: Family<WorkLabels, Gauge<f64, AtomicU64>>,
 }
 
@@ -77,12 +79,21 @@ impl Metrics {
             attempts: Family::default(),
             attempt_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
             lag_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 15)),
+            put_back: Counter::default(),
             webhooks: Family::default(),
             messages: Family::default(),
             login_failures: Counter::default(),
             waiting: Family::default(),
+            of_removed: Family::default(),
             oldest: Family::default(),
         };
+        // What is to be alarmed about is there from the start, at 0: a counter that begins at 1 has not increased.
+        for estado in ["entregue", "falhou"] {
+            drop(metrics.webhooks.get_or_create(&StateLabels { estado }));
+        }
+        for estado in ["pendente", "enviada", "falhou"] {
+            drop(metrics.messages.get_or_create(&StateLabels { estado }));
+        }
         metrics.registered()
     }
 
@@ -98,10 +109,12 @@ impl Metrics {
             "Time from an attempt's due time to its begin",
             self.lag_seconds.clone(),
         );
-        registry.register("webhooks", "Deliveries that came to an end", self.webhooks.clone());
+        registry.register("webhooks_put_back", "Attempts not made for want of room", self.put_back.clone());
+        registry.register("webhooks", "Deliveries that came to an end, again after a resend", self.webhooks.clone());
         registry.register("messages", "Customers' messages after an attempt", self.messages.clone());
         registry.register("login_failures", "Logins refused", self.login_failures.clone());
         registry.register("waiting", "Work stored and not ended, attempts under way included", self.waiting.clone());
+        registry.register("waiting_of_removed", "The same of partners that were removed", self.of_removed.clone());
         registry.register("oldest_due_seconds", "How long the oldest of it has been due", self.oldest.clone());
         self
     }
@@ -134,6 +147,11 @@ impl Metrics {
         }
     }
 
+    /// An attempt was not made.
+    pub(crate) fn put_back(&self) {
+        self.put_back.inc();
+    }
+
     pub(crate) fn message(&self, mensagem: &Mensagem) {
         self.messages.get_or_create(&StateLabels { estado: mensagem.estado() }).inc();
     }
@@ -146,17 +164,19 @@ impl Metrics {
 impl App {
     /// The metrics as they are now.
     pub(crate) async fn metrics_text(&self) -> Result<String, StoreError> {
-        let waiting = self.store.waiting().await?;
-        for (work, count, oldest) in [
-            ("webhooks", waiting.webhooks, waiting.oldest_webhook),
-            ("messages", waiting.messages, waiting.oldest_message),
-        ] {
+        let waiting = self.store.waiting(&self.config.partners.current()).await?;
+        for (work, waits) in [("webhooks", waiting.webhooks), ("messages", waiting.messages)] {
             let labels = WorkLabels { work };
-            self.metrics.waiting.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
-            self.metrics.oldest.get_or_create(&labels).set(oldest.as_secs_f64());
+            self.metrics.waiting.get_or_create(&labels).set(gauge(waits.count));
+            self.metrics.of_removed.get_or_create(&labels).set(gauge(waits.of_removed));
+            self.metrics.oldest.get_or_create(&labels).set(waits.oldest.as_secs_f64());
         }
         let mut text = String::new();
         encode(&mut text, &self.metrics.registry).expect("a text takes what is written to it");
         Ok(text)
     }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,6 @@
 //! One signed request on its way to a receiver: vetted addresses, one deadline over everything, no redirect, no proxy
 //! (C31, C32).
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,11 +31,17 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 /// Of an answer's body no more is read.
 const MAX_ANSWER_BYTES: usize = 4 * 1024;
-/// Largest header block of an answer.
+/// Largest header block of an answer, and most lines of it.
 const MAX_ANSWER_HEADER_BYTES: usize = 16 * 1024;
-/// A connection is kept for the next request to the same receiver.
-const MAX_IDLE: Duration = Duration::from_secs(10);
+const MAX_ANSWER_HEADERS: usize = 512;
+/// Of a name's addresses no more are tried: a zone of thousands is no way to have us call on them all.
+const MAX_ADDRESSES: usize = 8;
+/// A connection is kept for the next request to the same receiver; many servers close theirs after five seconds.
+const MAX_IDLE: Duration = Duration::from_secs(4);
+/// And not for ever, however busy: a receiver can move, and its certificate expire.
+const MAX_AGE: Duration = Duration::from_secs(60);
 const MAX_IDLE_PER_RECEIVER: usize = 8;
+const MAX_IDLE_IN_ALL: usize = 256;
 
 /// Sends requests. Connections to a receiver are kept for a while; nothing else is.
 pub(crate) struct Outbound {
@@ -44,7 +49,7 @@ pub(crate) struct Outbound {
     lookups: Lookups,
     transport: Transport,
     tls: TlsConnector,
-    idle: Mutex<HashMap<Receiver, Vec<Idle>>>,
+    idle: Mutex<Vec<Idle>>,
 }
 
 /// A final status line, and the header that can come with it.
@@ -57,22 +62,24 @@ pub(crate) struct Answer {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// The attempt failed.
-    Failed(Falha),
+    /// The attempt failed; in fixed words, for the log, at what.
+    Failed(Falha, &'static str),
     /// It was not made, for want of room on our side.
     Busy,
 }
 
 /// Who is connected to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Receiver {
     https: bool,
     host: Host<String>,
     port: u16,
 }
 
+/// A connection that nothing is on. The longest idle stand first.
 #[derive(Debug)]
 struct Idle {
+    receiver: Receiver,
     connection: Connection,
     since: Instant,
 }
@@ -81,6 +88,7 @@ struct Idle {
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
+    born: Instant,
     _driver: JoinSet<()>,
 }
 
@@ -99,9 +107,10 @@ impl Outbound {
     /// only so that the connection can serve again.
     pub(crate) async fn post(&self, partner: &str, signed: SignedRequest<'_>) -> Result<Answer, Unanswered> {
         let deadline = Instant::now() + ATTEMPT_DEADLINE;
-        let (receiver, request) = prepare(&signed).ok_or(Unanswered::Failed(Falha::Conexao))?;
+        let (receiver, request) = prepare(&signed).ok_or(Unanswered::Failed(Falha::Conexao, "no such request"))?;
         let exchanged = timeout_at(deadline, self.exchange(partner, &receiver, request)).await;
-        let (connection, response) = exchanged.map_err(|_| Unanswered::Failed(Falha::TempoEsgotado))??;
+        let (connection, response) =
+            exchanged.map_err(|_| Unanswered::Failed(Falha::TempoEsgotado, "no answer in time"))??;
         let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.as_bytes().to_vec());
         let answer = Answer { code: response.status().as_u16(), retry_after };
         if timeout_at(deadline, read_to_end(response.into_body())).await == Ok(true) {
@@ -113,10 +122,7 @@ impl Outbound {
     /// Lets connections go that nothing came for.
     pub(crate) fn close_idle(&self) {
         let now = Instant::now();
-        self.lock().retain(|_, idle| {
-            idle.retain(|idle| now - idle.since < MAX_IDLE && !idle.connection.sender.is_closed());
-            !idle.is_empty()
-        });
+        self.lock().retain(|idle| now - idle.since < MAX_IDLE && !idle.connection.sender.is_closed());
     }
 
     /// The request over a connection that is there, else over a new one. What could not be written to one that had ended is
@@ -132,20 +138,19 @@ impl Outbound {
                 Ok(response) => return Ok((connection, response)),
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(Unanswered::Failed(Falha::Conexao)),
+                    None => return Err(broken(&error.into_error())),
                 },
             }
         }
         let stream = self.connect(partner, receiver).await?;
-        let broken = |_| Unanswered::Failed(Falha::Conexao);
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(MAX_ANSWER_HEADER_BYTES);
-        let (mut sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        builder.max_buf_size(MAX_ANSWER_HEADER_BYTES).max_headers(MAX_ANSWER_HEADERS);
+        let (mut sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
         let mut _driver = JoinSet::new();
         // How a connection ends is told by the request on it.
         _driver.spawn(async { drop(driver.await) });
-        let response = sender.send_request(request).await.map_err(broken)?;
-        Ok((Connection { sender, _driver }, response))
+        let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+        Ok((Connection { sender, born: Instant::now(), _driver }, response))
     }
 
     async fn connect(&self, partner: &str, receiver: &Receiver) -> Result<Box<dyn Stream>, Unanswered> {
@@ -156,53 +161,69 @@ impl Outbound {
         };
         // Vetted here, after the name was resolved and before anything is connected to, each time.
         let vetted = addresses.into_iter().filter(|address| self.policy.may_reach(*address));
-        let vetted: Vec<_> = vetted.map(|address| SocketAddr::new(address, receiver.port)).collect();
+        let vetted: Vec<_> =
+            vetted.map(|address| SocketAddr::new(address, receiver.port)).take(MAX_ADDRESSES).collect();
         if vetted.is_empty() {
-            return Err(Unanswered::Failed(Falha::Bloqueado));
+            return Err(Unanswered::Failed(Falha::Bloqueado, "no address that --webhook-allow or the world has"));
         }
         let connected = timeout(CONNECT_DEADLINE, first_of(&self.transport, vetted)).await;
         let stream = connected
-            .map_err(|_| Unanswered::Failed(Falha::TempoEsgotado))?
-            .ok_or(Unanswered::Failed(Falha::Conexao))?;
+            .map_err(|_| Unanswered::Failed(Falha::TempoEsgotado, "not connected in time"))?
+            .ok_or(Unanswered::Failed(Falha::Conexao, "not connected"))?;
         if !receiver.https {
             return Ok(stream);
         }
-        let refused = Unanswered::Failed(Falha::Tls);
         let name = match &receiver.host {
-            Host::Domain(name) => ServerName::try_from(name.clone()).map_err(|_| refused)?,
+            Host::Domain(name) => ServerName::try_from(name.clone())
+                .map_err(|_| Unanswered::Failed(Falha::Tls, "a name that no certificate can have"))?,
             Host::Ipv4(v4) => ServerName::from(IpAddr::V4(*v4)),
             Host::Ipv6(v6) => ServerName::from(IpAddr::V6(*v6)),
         };
-        Ok(Box::new(self.tls.connect(name, stream).await.map_err(|_| refused)?))
+        let secured = self.tls.connect(name, stream).await;
+        Ok(Box::new(secured.map_err(|error| Unanswered::Failed(Falha::Tls, tls::cause(&error)))?))
     }
 
-    /// A connection that was kept and still stands.
+    /// A connection that was kept and still stands, the one used last first.
     fn idle(&self, receiver: &Receiver) -> Option<Connection> {
         let mut idle = self.lock();
-        let kept = idle.get_mut(receiver)?;
-        std::iter::from_fn(|| kept.pop())
-            .find(|idle| idle.since.elapsed() < MAX_IDLE && idle.connection.sender.is_ready())
-            .map(|idle| idle.connection)
+        while let Some(last) = idle.iter().rposition(|idle| idle.receiver == *receiver) {
+            let Idle { connection, since, .. } = idle.remove(last);
+            if since.elapsed() < MAX_IDLE && connection.sender.is_ready() {
+                return Some(connection);
+            }
+        }
+        None
     }
 
     fn keep(&self, receiver: Receiver, connection: Connection) {
         let mut idle = self.lock();
-        let kept = idle.entry(receiver).or_default();
-        if kept.len() < MAX_IDLE_PER_RECEIVER {
-            kept.push(Idle { connection, since: Instant::now() });
+        let kept = idle.iter().filter(|idle| idle.receiver == receiver).count();
+        if kept >= MAX_IDLE_PER_RECEIVER || connection.born.elapsed() > MAX_AGE {
+            return;
         }
+        if idle.len() >= MAX_IDLE_IN_ALL {
+            idle.remove(0);
+        }
+        idle.push(Idle { receiver, connection, since: Instant::now() });
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Receiver, Vec<Idle>>> {
-        // Each critical section is a few operations of a map, whole one by one.
+    fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
+        // Whatever of a critical section was done, what is in the list are connections.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What broke on a connection that stood.
+fn broken(error: &hyper::Error) -> Unanswered {
+    let cause = if error.is_parse() { "no HTTP answer" } else { "connection broke" };
+    Unanswered::Failed(Falha::Conexao, cause)
 }
 
 impl From<Unresolved> for Unanswered {
     fn from(unresolved: Unresolved) -> Self {
         match unresolved {
-            Unresolved::Dns => Self::Failed(Falha::Dns),
+            Unresolved::Dns => Self::Failed(Falha::Dns, "no address"),
+            Unresolved::Late => Self::Failed(Falha::Dns, "name server silent"),
             Unresolved::Busy => Self::Busy,
         }
     }

@@ -130,7 +130,7 @@ impl Problem {
                 StatusCode::CONFLICT,
                 "proposta_ja_respondida",
                 "Proposta já respondida",
-                "A proposta já tem outra resposta, que vale.",
+                "O cliente já respondeu, e a primeira resposta vale; veja status_proposta.",
             ),
             Self::NotAnswered => (
                 StatusCode::CONFLICT,

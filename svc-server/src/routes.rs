@@ -63,7 +63,10 @@ impl App {
             (_, "/metrics") => Err(Problem::MethodNotAllowed("GET, HEAD")),
             _ => Err(Problem::RouteNotFound),
         };
-        answer.map_or_else(|problem| problem.reply("-"), reply::metrics)
+        let id = self.new_request_id().unwrap_or_default();
+        let mut reply = answer.map_or_else(|problem| problem.reply(&id), reply::metrics);
+        reply.headers_mut().extend(HeaderValue::try_from(id).ok().map(|id| (X_REQUEST_ID, id)));
+        reply
     }
 
     async fn route(

@@ -55,7 +55,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// Only the listener's address can fail to be read, before the first request. Nothing that a client does ends a server.
+/// The listener's address cannot be read, before the first request; or a fault of ours ended the delivery of webhooks or
+/// messages. Nothing that a client does ends a server.
 pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let base_url = match &config.base_url {
         Some(base_url) => base_url.clone(),
@@ -64,20 +65,34 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
     let metrics = config.metrics.take();
     let app = Arc::new(App::new(config, &base_url));
     let (stop, stopped) = watch::channel(None);
-    let webhooks = tokio::spawn(Outbox::new(Webhooks::new(Arc::clone(&app))).run(told(stopped.clone())));
-    let messages = tokio::spawn(Outbox::new(Messages::new(Arc::clone(&app))).run(told(stopped)));
-    let scraped = metrics.map(|listener| {
+    // All of it ends with this future, however that ends.
+    let mut work = JoinSet::new();
+    work.spawn(Outbox::new(Webhooks::new(Arc::clone(&app))).run(told(stopped.clone())));
+    work.spawn(Outbox::new(Messages::new(Arc::clone(&app))).run(told(stopped)));
+    let mut scraped = JoinSet::new();
+    if let Some(listener) = metrics {
         // Until the very end: what happens there is worth seeing.
-        tokio::spawn(serve(listener, MAX_SCRAPERS, Arc::clone(&app), App::scrape, std::future::pending()))
-    });
-    let deadline = serve(listener, app.config.max_connections, Arc::clone(&app), App::handle, shutdown).await;
+        scraped.spawn(serve(listener, MAX_SCRAPERS, Arc::clone(&app), App::scrape, std::future::pending()));
+    }
+    let served = serve(listener, app.config.max_connections, Arc::clone(&app), App::handle, shutdown);
+    let mut served = pin!(served);
+    let deadline = tokio::select! {
+        deadline = &mut served => deadline,
+        // It ends only by a panic, and answers that go nowhere are worse than no answers.
+        Some(_) = work.join_next() => return Err(io::Error::other("a task that works off what is due failed")),
+    };
     // Requests have ended: each could still make work. That has the rest of the time, and a little more.
     stop.send_replace(Some(deadline + DRAIN_RESERVE));
-    if webhooks.await.is_err() || messages.await.is_err() {
-        tracing::error!("a task that works off what is due had failed");
+    while let Some(ended) = work.join_next().await {
+        if ended.is_err() {
+            tracing::error!("a task that works off what is due had failed");
+        }
     }
-    if let Some(scraped) = scraped {
-        scraped.abort();
+    if let Ok(waiting) = app.store.waiting(&app.config.partners.current()).await {
+        let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
+        if webhooks + messages > 0 {
+            tracing::warn!(webhooks, messages, "not delivered at the end; the store in memory loses them");
+        }
     }
     Ok(())
 }

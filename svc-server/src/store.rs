@@ -13,6 +13,7 @@ use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Schedule, T
 
 use crate::bounds::Room;
 use crate::outbox::Leased;
+use crate::partners::Partners;
 use crate::seams::Clock;
 use crate::store::memory::Memory;
 
@@ -61,13 +62,21 @@ pub(crate) enum CommitError {
     Store(#[from] StoreError),
 }
 
-/// What waits for its time, leases included, and since when the longest due of it is.
+/// What waits of each kind of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
-    pub(crate) webhooks: usize,
-    pub(crate) oldest_webhook: Duration,
-    pub(crate) messages: usize,
-    pub(crate) oldest_message: Duration,
+    pub(crate) webhooks: Waits,
+    pub(crate) messages: Waits,
+}
+
+/// What waits of one kind, attempts under way included.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waits {
+    pub(crate) count: usize,
+    /// How long the longest due of it has been due.
+    pub(crate) oldest: Duration,
+    /// What belongs to partners that are none any more, and waits for them to come back (C24).
+    pub(crate) of_removed: usize,
 }
 
 impl Store {
@@ -181,9 +190,9 @@ impl Store {
     }
 
     /// How much waits, and for how long.
-    pub(crate) async fn waiting(&self) -> Result<Waiting, StoreError> {
+    pub(crate) async fn waiting(&self, partners: &Partners) -> Result<Waiting, StoreError> {
         match &self.0 {
-            Kind::Memory(memory) => Ok(memory.waiting()),
+            Kind::Memory(memory) => Ok(memory.waiting(partners)),
         }
     }
 }

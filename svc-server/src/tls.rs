@@ -1,11 +1,12 @@
 //! Whose certificates are believed when a webhook goes out.
 
+use std::io;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
@@ -23,12 +24,33 @@ pub(crate) fn connector(authorities: Option<&str>) -> TlsConnector {
         Some(pem) => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok));
+            if roots.is_empty() {
+                tracing::warn!("no certificate authority in the text that was given: https webhooks will fail as tls");
+            }
             builder().with_root_certificates(roots)
         }
         None => builder().with_platform_verifier().unwrap_or_else(|_| {
-            tracing::warn!("no certificate authorities on this machine: https webhooks will fail as tls");
+            tracing::warn!("no certificate authorities (see SSL_CERT_FILE): https webhooks will fail as tls");
             nobody()
         }),
     };
     TlsConnector::from(Arc::new(config.with_no_client_auth()))
+}
+
+/// What a handshake failed at, in fixed words.
+pub(crate) fn cause(error: &io::Error) -> &'static str {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    match error {
+        Some(Error::InvalidCertificate(certificate)) => match certificate {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate expired",
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "certificate of another name"
+            }
+            CertificateError::UnknownIssuer => "certificate of an unknown authority",
+            _ => "certificate not valid",
+        },
+        Some(Error::InvalidMessage(_)) => "no TLS answer",
+        Some(_) => "handshake refused",
+        None => "connection broke in the handshake",
+    }
 }

@@ -9,6 +9,7 @@ use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Sched
 
 use crate::bounds::Room;
 use crate::outbox::Leased;
+use crate::partners::Partners;
 use crate::seams::Clock;
 use crate::store::queue::Queue;
 use crate::store::{CommitError, Inserted, StoreError, Waiting, Whole};
@@ -115,11 +116,9 @@ impl Memory {
         });
     }
 
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self, partners: &Partners) -> Waiting {
         let (now, inner) = (self.clock.monotonic(), self.lock());
-        let (webhooks, oldest_webhook) = inner.deliveries.waiting(now);
-        let (messages, oldest_message) = inner.mensagens.waiting(now);
-        Waiting { webhooks, oldest_webhook, messages, oldest_message }
+        Waiting { webhooks: inner.deliveries.waiting(partners, now), messages: inner.mensagens.waiting(partners, now) }
     }
 
     /// When the next attempt is due, by the clock that never jumps.

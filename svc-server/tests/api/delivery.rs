@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use svc_core::Schedule;
-use svc_server::Transport;
+use svc_server::{Resolver, Transport};
 
 use crate::harness::{Receiver, Server, results};
 use crate::network::{Network, Peer, pass};
@@ -31,11 +31,12 @@ fn public(port: u16) -> SocketAddr {
 
 #[tokio::test]
 async fn f56_silence_ends_at_its_deadline_and_holds_up_nobody() {
-    let network = Network::new(|address, _| match address.port() {
+    let mut network = Network::new(|address, _| match address.port() {
         80 => Peer::answers("HTTP/1.1 200 OK"),
+        82 => Peer::Silent,
         _ => Peer::Mute,
-    });
-    let network = network.name("parceiro.example", &[PUBLIC]);
+    })
+    .name("parceiro.example", &[PUBLIC]);
     let server = Server::with(|config| network.hold(config)).await;
     let token = server.token().await;
     let mut ids = Vec::new();
@@ -43,6 +44,7 @@ async fn f56_silence_ends_at_its_deadline_and_holds_up_nobody() {
         "http://parceiro.example:81/", // accepts, and never answers
         "https://parceiro.example/",   // a handshake that stalls
         "http://mudo.example/",        // a name server that is silent
+        "http://parceiro.example:82/", // neither accepts nor refuses
         "http://parceiro.example/",
     ]
     .into_iter()
@@ -59,14 +61,18 @@ async fn f56_silence_ends_at_its_deadline_and_holds_up_nobody() {
         (&webhooks[0], "tempo_esgotado", 15_000),
         (&webhooks[1], "tempo_esgotado", 15_000),
         (&webhooks[2], "dns", 3_000),
+        (&webhooks[3], "tempo_esgotado", 5_000),
     ] {
         assert_eq!(webhook["estado"], "pendente");
         assert_eq!(results(webhook)[0], result);
         let (_, took) = times(webhook)[0];
         assert!((deadline..deadline + 200).contains(&took), "{result} after {took} ms");
     }
-    assert_eq!((&webhooks[3]["estado"], results(&webhooks[3])), (&"entregue".into(), vec!["200"]));
-    assert!(times(&webhooks[3])[0].1 < 1_000);
+    assert_eq!((&webhooks[4]["estado"], results(&webhooks[4])), (&"entregue".into(), vec!["200"]));
+    assert!(times(&webhooks[4])[0].1 < 1_000);
+    let arrived = network.arrived();
+    assert_eq!((arrived.len(), arrived[0].request.header("webhook-id")), (1, format!("evt_{}", ids[4]).as_str()));
+    assert!(String::from_utf8_lossy(&arrived[0].request.body).contains(&ids[4]));
     // A silent name server costs 3 s, then the schedule's 5 s: by now the second attempt is made.
     assert!(waits(&webhooks[2]).iter().all(|wait| (5_000..5_700).contains(wait)), "{:?}", waits(&webhooks[2]));
 }
@@ -176,37 +182,66 @@ async fn f61_a_name_s_bad_addresses_are_never_connected_to() {
     let id = server.answered(&token, "http://both.example:8080/", "both").await;
     assert_eq!(results(&server.ended(&token, &id).await), ["200"]);
     assert_eq!(network.connections(), [public(8_080)]);
-    assert_eq!(network.next().await.request.header("host"), "both.example:8080");
+    let request = network.next().await.request;
+    assert_eq!(
+        (request.header("host"), request.header("webhook-id")),
+        ("both.example:8080", format!("evt_{id}").as_str())
+    );
+    assert!(String::from_utf8_lossy(&request.body).contains(&id));
 }
 
 #[tokio::test]
-async fn f62_a_name_that_turns_bad_after_it_was_good_is_not_followed_there() {
-    let network = Network::new(|_, _| Peer::answers("HTTP/1.1 500 Oops\r\nconnection: close"));
-    let network = network.name("rebinds.example", &[PUBLIC]);
+async fn f62_what_is_connected_to_is_what_was_vetted_however_a_name_changes() {
+    let mut network = Network::new(|_, _| Peer::answers("HTTP/1.1 500 Oops\r\nconnection: close"));
+    let asked = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&asked);
     let server = Server::with(|config| {
         network.hold(config);
-        config.schedule = Schedule::parse("0,5s,5s").unwrap();
+        config.schedule = Schedule::parse("0,0,0,0").unwrap();
+        // Good when it is asked first, bad the next time: who asks twice in one attempt connects to the second.
+        config.resolver = Resolver::from_fn(move |_| {
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            let address = if *count % 2 == 1 { PUBLIC } else { "127.0.0.1" };
+            async move { Ok(vec![address.parse().unwrap()]) }
+        });
     })
     .await;
     let token = server.token().await;
     let id = server.answered(&token, "http://rebinds.example/", "P-1").await;
-    pass(1).await;
-    network.rename("rebinds.example", "127.0.0.1");
-    pass(6).await;
-    network.rename("rebinds.example", PUBLIC);
-    pass(6).await;
-    let webhook = server.webhook(&token, &id).await;
-    assert_eq!((&webhook["estado"], results(&webhook)), (&"falhou".into(), vec!["500", "bloqueado", "500"]));
-    assert_eq!(network.connections(), [public(80); 2], "each connection is to an address that was vetted for it");
+    let webhook = server.ended(&token, &id).await;
+    assert_eq!(results(&webhook), ["500", "bloqueado", "500", "bloqueado"]);
+    assert_eq!(*asked.lock().unwrap(), 4, "once for each attempt");
+    assert_eq!(network.connections(), [public(80); 2]);
+    let arrived = network.arrived();
+    assert_eq!(arrived[0].request.body, arrived[1].request.body);
+    assert!(arrived.iter().all(|arrived| arrived.request.header("webhook-id") == format!("evt_{id}")));
+}
+
+#[tokio::test]
+async fn f61_a_name_with_a_thousand_addresses_is_no_way_to_call_on_them_all() {
+    let many: Vec<String> = (0..1_000).map(|i| format!("93.184.{}.{}", i / 250, i % 250)).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let network = Network::new(|_, _| Peer::Refuses).name("muitos.example", &many);
+    let server = Server::with(|config| {
+        network.hold(config);
+        config.schedule = Schedule::parse("0").unwrap();
+    })
+    .await;
+    let token = server.token().await;
+    let id = server.answered(&token, "http://muitos.example/", "P-1").await;
+    assert_eq!(results(&server.ended(&token, &id).await), ["conexao"]);
+    assert_eq!(network.connections().len(), 8);
 }
 
 #[tokio::test]
 async fn a_name_s_next_address_is_tried_when_one_refuses_or_says_nothing() {
     let network = Network::new(|address, _| match address.ip().to_string().as_str() {
         "93.184.215.15" => Peer::Refuses,
+        "93.184.215.16" => Peer::Silent,
         _ => Peer::answers("HTTP/1.1 200 OK"),
     });
-    let network = network.name("parceiro.example", &["93.184.215.15", PUBLIC]);
+    let network = network.name("parceiro.example", &["93.184.215.15", "93.184.215.16", PUBLIC]);
     let server = Server::with(|config| network.hold(config)).await;
     let token = server.token().await;
     let id = server.answered(&token, "http://parceiro.example/", "P-1").await;
@@ -215,5 +250,5 @@ async fn a_name_s_next_address_is_tried_when_one_refuses_or_says_nothing() {
     // The connection was kept, and serves again.
     let id = server.answered(&token, "http://parceiro.example/", "P-2").await;
     assert_eq!(results(&server.ended(&token, &id).await), ["200"]);
-    assert_eq!(network.connections().len(), 2);
+    assert_eq!(network.connections().len(), 3);
 }

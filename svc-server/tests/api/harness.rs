@@ -27,12 +27,15 @@ const TWO_PARTNERS: &str = r#"[
 ]"#;
 
 pub(crate) fn two_partners() -> Partners {
+    Partners::from_json(two_partners_file().as_bytes()).unwrap()
+}
+
+pub(crate) fn two_partners_file() -> String {
     let digest = |secret: &str| {
         use sha2::{Digest, Sha256};
         Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect::<String>()
     };
-    let file = TWO_PARTNERS.replace("DEMO", &digest(DEMO_CLIENT_SECRET)).replace("OUTRO", &digest("outro-segredo"));
-    Partners::from_json(file.as_bytes()).unwrap()
+    TWO_PARTNERS.replace("DEMO", &digest(DEMO_CLIENT_SECRET)).replace("OUTRO", &digest("outro-segredo"))
 }
 
 /// A clock that stands still until it is moved.

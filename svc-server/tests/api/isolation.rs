@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use svc_core::Schedule;
+use svc_server::{NewPartner, Partners, Random};
 use tokio::time::Instant;
 
-use crate::harness::{Server, read, results, two_partners};
+use crate::harness::{Server, read, results, two_partners, two_partners_file};
 use crate::network::{Arrived, Network, Peer, pass};
 
 const PUBLIC: &str = "93.184.215.14";
@@ -50,6 +51,58 @@ async fn f65_ten_thousand_hanging_events_of_one_partner_delay_no_other() {
     let hung = network.connections().iter().filter(|address| address.port() == 81).count() - before;
     assert!((64..=128).contains(&hung), "{hung} in two deadlines");
     assert_eq!(server.webhook(&token, &last).await["estado"], "pendente");
+}
+
+#[tokio::test]
+async fn f65_a_host_that_two_partners_share_is_not_one_s_to_use_up() {
+    let mut network = Network::new(|address, _| match address.port() {
+        80 => Peer::answers("HTTP/1.1 200 OK"),
+        _ => Peer::Mute,
+    })
+    .name("rapido.example", &[PUBLIC]);
+    let server = Server::with(|config| network.hold(config)).await;
+    let token = server.token().await;
+    for i in 0..100 {
+        server.answered(&token, "http://rapido.example:81/", &format!("L-{i}")).await;
+    }
+    assert!(delay_of_another(&server, &mut network).await < 1.0);
+}
+
+#[tokio::test]
+async fn f65_however_many_partners_hang_there_is_a_place_for_another() {
+    const HANGING: usize = 12;
+    let mut network = Network::new(|address, _| match address.port() {
+        80 => Peer::answers("HTTP/1.1 200 OK"),
+        _ => Peer::Mute,
+    })
+    .name("rapido.example", &[PUBLIC]);
+    let mut entries: Vec<String> = serde_json::from_str::<Vec<serde_json::Value>>(&two_partners_file())
+        .unwrap()
+        .iter()
+        .map(serde_json::Value::to_string)
+        .collect();
+    let hanging: Vec<_> =
+        (0..HANGING).map(|i| NewPartner::draw(&format!("lento-{i}"), &Random::system()).unwrap()).collect();
+    entries.extend(hanging.iter().map(|partner| partner.entry.clone()));
+    let partners = Partners::from_json(format!("[{}]", entries.join(",")).as_bytes()).unwrap();
+    for host in 0..10 {
+        network = network.name(&format!("lento-{host}.example"), &[PUBLIC]);
+    }
+    let server = Server::with(|config| {
+        network.hold(config);
+        config.partners.replace(partners);
+    })
+    .await;
+    for (i, partner) in hanging.iter().enumerate() {
+        let token = server.token_of(&format!("lento-{i}"), &partner.client_secret).await;
+        for event in 0..80 {
+            let url = format!("http://lento-{}.example:81/", event % 10);
+            server.answered(&token, &url, &format!("L-{event}")).await;
+        }
+    }
+    let connected = network.connections().len();
+    assert!((200..250).contains(&connected), "{connected} hang");
+    assert!(delay_of_another(&server, &mut network).await < 1.0);
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub(crate) enum Peer {
     Mute,
     /// Is not there.
     Refuses,
+    /// Neither accepts nor refuses.
+    Silent,
     /// Is handed to the test.
     Hands(UnboundedSender<DuplexStream>),
 }
@@ -58,8 +60,15 @@ impl Network {
                 log.push(address);
                 log.len() - 1
             };
-            let connected = connect(peer(address, before), tell.clone());
-            async { connected }
+            let peer = peer(address, before);
+            let silent = matches!(peer, Peer::Silent);
+            let connected = connect(peer, tell.clone());
+            async move {
+                if silent {
+                    std::future::pending::<()>().await;
+                }
+                connected
+            }
         });
         Self { connections, names: Arc::default(), transport, arrivals }
     }
@@ -88,10 +97,6 @@ impl Network {
         });
     }
 
-    pub(crate) fn rename(&self, name: &str, address: &str) {
-        self.names.lock().unwrap().insert(name.to_owned(), vec![address.parse().unwrap()]);
-    }
-
     /// Every address that was connected to.
     pub(crate) fn connections(&self) -> Vec<SocketAddr> {
         self.connections.lock().unwrap().clone()
@@ -110,7 +115,7 @@ impl Network {
 fn connect(peer: Peer, tell: UnboundedSender<Arrived>) -> io::Result<DuplexStream> {
     let (ours, theirs) = tokio::io::duplex(16 * 1024);
     match peer {
-        Peer::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
+        Peer::Refuses | Peer::Silent => return Err(io::ErrorKind::ConnectionRefused.into()),
         Peer::Hands(hand) => hand.send(theirs).unwrap(),
         Peer::Mute => {
             tokio::spawn(async move {

@@ -123,6 +123,17 @@ async fn a_partners_file_is_told_what_is_wrong_with_it_and_never_a_secret() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+#[tokio::test]
+async fn hangup_without_a_partners_file_says_so_and_goes_on() {
+    let (mut child, address) = start(program().args(["--metrics-listen", "127.0.0.1:0"])).await;
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    signal(&child, "-HUP").await;
+    while !within(log.next_line()).await.unwrap().unwrap().contains("no partners file to read again") {}
+    assert_eq!(reqwest::get(format!("{address}/saude")).await.unwrap().status(), 200);
+    signal(&child, "-TERM").await;
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_variable_that_is_no_text_and_a_flag_without_a_value_are_exit_64() {
