@@ -27,6 +27,7 @@ if __name__ == "__main__":
             script = "until (: >/dev/tcp/127.0.0.1/9000) 2>/dev/null; do sleep 0.1; done\n" + "".join(partner)
             done = subprocess.run(["bash", "-euc", script], cwd=folder, check=True, capture_output=True, text=True, timeout=60)
             assert '"status":"ACEITO"' in done.stdout and '"ja_respondida":false' in done.stdout, done.stdout
+            assert '"webhook":{"id":"evt_' in done.stdout and '"avisos":[' in done.stdout, done.stdout
             headers = {}
             for line in listening.stdout:
                 name, colon, value = line.strip().partition(": ")

@@ -252,3 +252,19 @@ async fn a_name_s_next_address_is_tried_when_one_refuses_or_says_nothing() {
     assert_eq!(results(&server.ended(&token, &id).await), ["200"]);
     assert_eq!(network.connections().len(), 3);
 }
+
+#[tokio::test]
+async fn a_kept_connection_is_let_go_after_four_idle_seconds_and_after_a_minute_of_work() {
+    let network = Network::new(|_, _| Peer::answers("HTTP/1.1 200 OK")).name("parceiro.example", &[PUBLIC]);
+    let server = Server::with(|config| network.hold(config)).await;
+    let token = server.token().await;
+    let mut connections = Vec::new();
+    // One a second for seventy seconds, then one after five.
+    for i in 0..=70 {
+        let id = server.answered(&token, "http://parceiro.example/", &format!("P-{i}")).await;
+        assert_eq!(results(&server.ended(&token, &id).await), ["200"]);
+        connections.push(network.connections().len());
+        pass(if i == 69 { 5 } else { 1 }).await;
+    }
+    assert_eq!((connections[50], connections[69], connections[70]), (1, 2, 3));
+}

@@ -13,8 +13,10 @@ const PUBLIC: &str = "93.184.215.14";
 
 /// The times of arrival, event by event.
 fn by_event(arrived: Vec<Arrived>) -> HashMap<String, Vec<Instant>> {
-    let mut events = HashMap::<_, Vec<_>>::new();
+    let (mut events, mut bodies) = (HashMap::<_, Vec<_>>::new(), HashMap::new());
     for Arrived { at, request } in arrived {
+        let first = bodies.entry(request.header("webhook-id").to_owned()).or_insert_with(|| request.body.clone());
+        assert_eq!(*first, request.body, "one body an event");
         events.entry(request.header("webhook-id").to_owned()).or_default().push(at);
     }
     events

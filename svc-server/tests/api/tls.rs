@@ -42,7 +42,7 @@ fn acceptor(params: &CertificateParams, issuer: Option<&Issuer<'_, KeyPair>>) ->
 }
 
 /// What comes of a delivery to a receiver with this certificate, and what that receiver got to read.
-async fn delivered(authority: &str, acceptor: TlsAcceptor) -> (String, Vec<Received>) {
+async fn delivered(authority: &str, acceptor: TlsAcceptor) -> (String, String, Vec<Received>) {
     let (hand, mut connections) = unbounded_channel();
     let network = Network::new(move |_, _| Peer::Hands(hand.clone())).name(NAME, &["93.184.215.14"]);
     let read = Arc::new(Mutex::new(Vec::new()));
@@ -69,7 +69,7 @@ async fn delivered(authority: &str, acceptor: TlsAcceptor) -> (String, Vec<Recei
     let webhook = server.ended(&token, &id).await;
     assert_eq!(results(&webhook).len(), 1);
     let read = std::mem::take(&mut *read.lock().unwrap());
-    (results(&webhook)[0].to_owned(), read)
+    (id, results(&webhook)[0].to_owned(), read)
 }
 
 #[tokio::test]
@@ -84,13 +84,15 @@ async fn f64_a_certificate_that_is_expired_another_s_or_nobody_s_gets_nothing() 
         ("wrong name", acceptor(&params("outro.example"), Some(&issuer))),
         ("self-signed", acceptor(&params(NAME), None)),
     ] {
-        let (result, read) = delivered(&authority, acceptor).await;
+        let (_, result, read) = delivered(&authority, acceptor).await;
         assert_eq!(result, "tls", "{what}");
         assert!(read.is_empty(), "{what}: nothing is sent");
     }
-    let (result, read) = delivered(&authority, acceptor(&params(NAME), Some(&issuer))).await;
+    let (id, result, read) = delivered(&authority, acceptor(&params(NAME), Some(&issuer))).await;
     assert_eq!(result, "204");
     assert_eq!((read.len(), read[0].head.as_str()), (1, "POST /webhook HTTP/1.1"));
+    assert_eq!(read[0].header("webhook-id"), format!("evt_{id}"));
+    assert!(String::from_utf8_lossy(&read[0].body).contains(&id));
 }
 
 #[tokio::test]

@@ -121,6 +121,8 @@ async fn f67_a_receiver_that_resets_after_reading_gets_the_same_again() {
     }
     let webhook = server.ended(&token, &id).await;
     assert_eq!((&webhook["estado"], results(&webhook)), (&"entregue".into(), vec!["conexao", "200"]));
+    let times: Vec<_> = webhook["tentativas"].as_array().unwrap().iter().map(|attempt| attempt["em"].clone()).collect();
+    assert_eq!(times, ["2026-11-27T20:31:44.123Z"; 2], "at once, by this schedule and a clock that stands still");
     assert_eq!(read[0].body, read[1].body);
     for same in ["webhook-id", "x-svc-signature"] {
         assert_eq!(read[0].header(same), read[1].header(same));
