@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use crate::delivery::Next;
-use crate::proposta::Proposta;
+use crate::proposta::{Corrupt, Proposta};
 use crate::proposta_id::PropostaId;
 use crate::schedule::{Jitter, Schedule, later};
 
@@ -99,6 +100,58 @@ impl Mensagem {
         self
     }
 
+    /// The message as bytes for a store: a JSON object that only [`from_stored`](Self::from_stored) needs to understand.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let stored = Stored {
+            v: STORED_FORMAT,
+            id: self.proposta.to_string().into(),
+            client_id: self.client_id.as_str().into(),
+            attempts: self.attempts,
+            motivo: self.motivo().map(Cow::Borrowed),
+            estado: self.estado().into(),
+            due: match self.next {
+                Next::At(due) => Some(due.timestamp_millis()),
+                Next::Done | Next::GiveUp => None,
+            },
+        };
+        // Writing these types to memory cannot fail; should it ever, no message is read back from nothing.
+        serde_json::to_vec(&stored).unwrap_or_default()
+    }
+
+    /// Reads a stored message back, its time to the millisecond.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// use svc_core::{Corrupt, Mensagem, Schedule};
+    /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
+    /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    /// #     .webhook_url("https://example.com/").build().unwrap();
+    /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
+    /// let mensagem = Mensagem::of(&proposta, &Schedule::MENSAGEM, now);
+    /// assert_eq!(Mensagem::from_stored(&mensagem.to_stored()), Ok(mensagem));
+    /// assert_eq!(Mensagem::from_stored(b"{}"), Err(Corrupt));
+    /// ```
+    pub fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(|_| Corrupt)?;
+        let next = match (&*stored.estado, stored.due) {
+            ("pendente", Some(due)) => Next::At(DateTime::from_timestamp_millis(due).ok_or(Corrupt)?),
+            ("enviada", None) => Next::Done,
+            ("falhou", None) => Next::GiveUp,
+            _ => return Err(Corrupt),
+        };
+        if stored.v != STORED_FORMAT {
+            return Err(Corrupt);
+        }
+        Ok(Self {
+            proposta: PropostaId::parse(&stored.id).ok_or(Corrupt)?,
+            client_id: stored.client_id.into_owned(),
+            attempts: stored.attempts,
+            motivo: stored.motivo.map(|motivo| motivo.into_owned().into()),
+            next,
+        })
+    }
+
     /// The proposal that it tells of.
     pub const fn proposta(&self) -> PropostaId {
         self.proposta
@@ -132,4 +185,22 @@ impl Mensagem {
     pub fn motivo(&self) -> Option<&str> {
         self.motivo.as_deref()
     }
+}
+
+/// A change of the format is a new number here and a reader for the old one.
+const STORED_FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Stored<'a> {
+    v: u32,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow)]
+    client_id: Cow<'a, str>,
+    attempts: u32,
+    #[serde(borrow)]
+    motivo: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    estado: Cow<'a, str>,
+    due: Option<i64>,
 }

@@ -32,10 +32,10 @@ pub(crate) struct App {
 }
 
 impl App {
-    pub(crate) fn new(config: Config, base_url: &str) -> Self {
+    pub(crate) fn new(config: Config, store: Store, base_url: &str) -> Self {
         let perfil = config.policy.perfil();
         Self {
-            store: Store::memory(config.max_proposals, config.clock.clone()),
+            store,
             links: Links::new(base_url, perfil, &config.link_key),
             tokens: Tokens::new(perfil, &config.token_key, config.previous_token_key.as_ref()),
             limiter: Limiter::default(),
@@ -82,6 +82,8 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full => Self::Unavailable(60),
+            StoreError::Away => Self::Unavailable(1),
+            StoreError::Corrupt => Self::Internal,
         }
     }
 }

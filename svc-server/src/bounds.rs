@@ -80,6 +80,24 @@ impl Room<'_> {
         count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
     }
 
+    /// Partners that something may be begun for, and of each how much.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn partners(&self) -> Vec<(&str, usize)> {
+        let taken = self.bounds.0.lock();
+        let partners = self.partners.client_ids().map(|partner| (partner, self.left(partner, &taken)));
+        partners.filter(|(_, left)| *left > 0).collect()
+    }
+
+    /// Hosts that have no place left for a partner.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn full_hosts(&self) -> Vec<(String, String)> {
+        let per_host = self.bounds.0.limits.per_host;
+        let taken = self.bounds.0.lock();
+        let hosts = taken.partners.iter().flat_map(|(partner, of)| of.hosts.iter().map(move |host| (partner, host)));
+        let full = hosts.filter(|(_, (_, count))| **count >= per_host);
+        full.map(|(partner, (host, _))| (partner.clone(), host.clone())).collect()
+    }
+
     /// A place for an attempt, if there is one.
     pub(crate) fn take(&self, partner: &str, host: &str) -> Option<Permit> {
         self.partners.get(partner)?;

@@ -1,5 +1,7 @@
 //! Everything that a server is told before it starts.
 
+use std::time::Duration;
+
 use svc_core::{IpRange, Perfil, Policy, Schedule};
 use tokio::net::TcpListener;
 
@@ -7,6 +9,8 @@ use crate::key::ServerKey;
 use crate::partners::SharedPartners;
 use crate::seams::{Clock, NoRandomness, Random, Resolver, Transport};
 use crate::sender::Sender;
+#[cfg(feature = "postgres")]
+use crate::store::DatabaseUrl;
 
 /// Most connections at a time (C38).
 pub const DEFAULT_MAX_CONNECTIONS: usize = 4_096;
@@ -45,6 +49,11 @@ pub struct Config {
     pub max_in_flight: usize,
     /// Most proposals of the store in memory.
     pub max_proposals: usize,
+    /// Where proposals last; `None` keeps them in memory.
+    #[cfg(feature = "postgres")]
+    pub database: Option<DatabaseUrl>,
+    /// How long after the answer a person's data stay; `None` is for ever.
+    pub retention: Option<Duration>,
     /// Serves `GET /metrics`, if anything does: a listener of its own, apart from the one for the world.
     pub metrics: Option<TcpListener>,
     /// What time it is, and how much has passed.
@@ -83,6 +92,9 @@ impl Config {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             max_in_flight: DEFAULT_MAX_IN_FLIGHT,
             max_proposals: DEFAULT_MAX_PROPOSALS,
+            #[cfg(feature = "postgres")]
+            database: None,
+            retention: None,
             metrics: None,
             clock: Clock::system(),
             random,

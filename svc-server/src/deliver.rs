@@ -32,9 +32,9 @@ impl Webhooks {
     /// An attempt that was not made is none: the delivery is due again as it was.
     async fn put_back(&self, delivery: &Delivery, fence: u64) {
         self.app.metrics.put_back();
-        let id = delivery.evento().id().proposta();
-        if let Err(error) = self.app.store.put_back_webhook(fence, id, BUSY_PAUSE).await {
-            tracing::warn!(proposta = self.app.links.log_name(id), %error, "lease not given back; it runs out");
+        if let Err(error) = self.app.store.put_back(fence, delivery, BUSY_PAUSE).await {
+            let name = self.app.links.log_name(delivery.evento().id().proposta());
+            tracing::warn!(proposta = name, %error, "lease not given back; it runs out");
         }
     }
 }
@@ -51,7 +51,7 @@ impl Work for Webhooks {
     async fn lease(&self, bounds: &Bounds) -> Result<Leased<Delivery>, StoreError> {
         self.outbound.close_idle();
         let partners = self.app.config.partners.current();
-        self.app.store.lease_webhooks(&bounds.room(&partners), ATTEMPT_DEADLINE + LEASE_RESERVE).await
+        self.app.store.lease(&bounds.room(&partners), ATTEMPT_DEADLINE + LEASE_RESERVE).await
     }
 
     async fn attempt(&self, delivery: Delivery, fence: u64) {
@@ -92,7 +92,7 @@ impl Work for Webhooks {
             }
         }
         app.metrics.attempted(&delivery, resultado, lag, took);
-        match app.store.record_webhook(fence, delivery).await {
+        match app.store.record(fence, delivery).await {
             Ok(true) => {}
             Ok(false) => tracing::warn!(proposta = name, "another worker took over; this attempt is not recorded"),
             Err(error) => {

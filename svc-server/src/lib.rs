@@ -37,6 +37,10 @@ mod sender;
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS};
 pub use sender::Sender;
 
+mod store;
+#[cfg(feature = "postgres")]
+pub use store::{BadDatabaseUrl, DatabaseUrl, OpenError};
+
 mod settings;
 pub use settings::{BadSetting, LogFormat, SETTINGS, Setting, Settings};
 
@@ -60,5 +64,4 @@ mod propostas;
 mod reply;
 mod request;
 mod routes;
-mod store;
 mod tls;

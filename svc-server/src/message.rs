@@ -49,7 +49,7 @@ impl Work for Messages {
 
     async fn lease(&self, bounds: &Bounds) -> Result<Leased<Mensagem>, StoreError> {
         let partners = self.0.config.partners.current();
-        self.0.store.lease_messages(&bounds.room(&partners), LEASE).await
+        self.0.store.lease(&bounds.room(&partners), LEASE).await
     }
 
     async fn attempt(&self, mensagem: Mensagem, fence: u64) {
@@ -67,7 +67,7 @@ impl Work for Messages {
             Next::GiveUp => tracing::warn!(proposta = name, motivo, "customer not told; given up"),
         }
         app.metrics.message(&mensagem);
-        match app.store.record_message(fence, mensagem).await {
+        match app.store.record(fence, mensagem).await {
             Ok(true) => {}
             Ok(false) => tracing::warn!(proposta = name, "another worker took over; this message is not recorded"),
             Err(error) => tracing::warn!(proposta = name, %error, "message not recorded; it is sent again"),

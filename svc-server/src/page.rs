@@ -19,15 +19,25 @@ pub(crate) struct Html {
 
 /// The offer, with its two buttons.
 pub(crate) fn offer(proposta: &Proposta, creditor: &str) -> Html {
-    let offer = proposta.dados().map(Offer::of);
     // After retention there is nothing to agree to.
-    let note = offer.is_none().then_some("Os dados desta proposta foram removidos.");
-    Page { offer, note, ..Page::titled("Proposta de empréstimo", creditor) }.html(StatusCode::OK)
+    Page {
+        offer: proposta.dados().map(Offer::of),
+        note: removed(proposta),
+        ..Page::titled("Proposta de empréstimo", creditor)
+    }
+    .html(StatusCode::OK)
 }
 
 /// The answer that stands.
 pub(crate) fn answered(proposta: &Proposta, creditor: &str) -> Html {
-    Page { result: result(proposta), ..Page::titled("Resposta registrada", creditor) }.html(StatusCode::OK)
+    let page =
+        Page { result: result(proposta), note: removed(proposta), ..Page::titled("Resposta registrada", creditor) };
+    page.html(StatusCode::OK)
+}
+
+/// What is said of a proposal that has no figures any more.
+fn removed(proposta: &Proposta) -> Option<&'static str> {
+    proposta.dados().is_none().then_some("Os dados desta proposta foram removidos.")
 }
 
 /// The answer that stands, to someone who gave another.

@@ -177,6 +177,12 @@ impl Partners {
         self.by_client_id.get(client_id)
     }
 
+    /// The ids of all of them.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn client_ids(&self) -> impl Iterator<Item = &str> {
+        self.by_client_id.keys().map(String::as_str)
+    }
+
     /// Whether a secret of the demonstration partner is among them, which is no secret.
     pub fn have_sample_secrets(&self) -> bool {
         self.by_client_id.values().any(|partner| partner.sample)

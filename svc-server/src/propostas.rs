@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use svc_core::{
-    IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao, Status,
-    today_in_brasilia,
+    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao,
+    Status, today_in_brasilia,
 };
 
 use crate::app::{App, detached};
@@ -96,7 +96,7 @@ impl App {
         }
         detached(async move {
             let (id, now) = (whole.proposta.id(), self.config.clock.now());
-            self.store.resend_webhook(id, &self.config.schedule, now).await?;
+            self.store.resend::<Delivery>(id, &self.config.schedule, now).await?;
             self.wake_webhooks.notify_one();
             tracing::info!(proposta = self.links.log_name(id), "webhook asked for again");
             self.accepted(id).await
@@ -116,7 +116,7 @@ impl App {
         }
         detached(async move {
             let (id, now) = (whole.proposta.id(), self.config.clock.now());
-            self.store.resend_message(id, &message::SCHEDULE, now).await?;
+            self.store.resend::<Mensagem>(id, &message::SCHEDULE, now).await?;
             self.wake_messages.notify_one();
             tracing::info!(proposta = self.links.log_name(id), "message asked for again");
             self.accepted(id).await

@@ -91,14 +91,14 @@ impl App {
             (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => self.confirmar(id, request).await,
             (&Method::POST, Route::ReenviarWebhook(id)) => self.resend_webhook(id, request).await,
             (&Method::POST, Route::ReenviarMensagem(id)) => self.resend_message(id, request).await,
-            (&Method::GET | &Method::HEAD, Route::Saude) => Ok(self.saude()),
+            (&Method::GET | &Method::HEAD, Route::Saude) => self.saude().await,
             (&Method::GET | &Method::HEAD, Route::OpenApi) => Ok(reply::yaml(OPENAPI)),
             _ => Err(Problem::MethodNotAllowed(route.methods())),
         }
     }
 
-    /// `GET /saude` (C19).
-    fn saude(&self) -> Reply {
+    /// `GET /saude` (C19): 503 when the store is away.
+    async fn saude(&self) -> Result<Reply, Problem> {
         #[derive(Serialize)]
         struct Saude {
             status: &'static str,
@@ -106,7 +106,8 @@ impl App {
             versao: &'static str,
         }
         let saude = Saude { status: "ok", perfil: self.perfil().as_str(), versao: env!("CARGO_PKG_VERSION") };
-        json(StatusCode::OK, &saude)
+        self.store.ping().await?;
+        Ok(json(StatusCode::OK, &saude))
     }
 }
 

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chrono::TimeDelta;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -24,6 +25,7 @@ use crate::deliver::Webhooks;
 use crate::message::Messages;
 use crate::outbox::Outbox;
 use crate::reply::Reply;
+use crate::store::Store;
 
 /// A header block must come within this time; the same timer ends an idle connection (C38).
 const HEADER_DEADLINE: Duration = Duration::from_secs(20);
@@ -35,6 +37,8 @@ const MAX_HEADER_BYTES: usize = 16 * 1024;
 const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
 /// So much longer have the attempts of the last answers.
 const DRAIN_RESERVE: Duration = Duration::from_secs(3);
+/// How often it is looked for data that have been kept long enough.
+const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
 /// Connections of those who read the metrics.
 const MAX_SCRAPERS: usize = 16;
 /// After an accept that failed for lack of resources.
@@ -63,16 +67,23 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
         None => format!("http://{}", listener.local_addr()?),
     };
     let metrics = config.metrics.take();
-    let app = Arc::new(App::new(config, &base_url));
+    let store = open(&config).await?;
+    let app = Arc::new(App::new(config, store, &base_url));
     let (stop, stopped) = watch::channel(None);
     // All of it ends with this future, however that ends.
     let mut work = JoinSet::new();
     work.spawn(Outbox::new(Webhooks::new(Arc::clone(&app))).run(told(stopped.clone())));
     work.spawn(Outbox::new(Messages::new(Arc::clone(&app))).run(told(stopped)));
-    let mut scraped = JoinSet::new();
+    let mut apart = JoinSet::new();
+    if let Some(retention) = app.config.retention {
+        apart.spawn(forget(Arc::clone(&app), retention));
+    }
     if let Some(listener) = metrics {
         // Until the very end: what happens there is worth seeing.
-        scraped.spawn(serve(listener, MAX_SCRAPERS, Arc::clone(&app), App::scrape, std::future::pending()));
+        let scraped = serve(listener, MAX_SCRAPERS, Arc::clone(&app), App::scrape, std::future::pending());
+        apart.spawn(async {
+            scraped.await;
+        });
     }
     let served = serve(listener, app.config.max_connections, Arc::clone(&app), App::handle, shutdown);
     let mut served = pin!(served);
@@ -91,10 +102,37 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
     if let Ok(waiting) = app.store.waiting(&app.config.partners.current()).await {
         let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
         if webhooks + messages > 0 {
-            tracing::warn!(webhooks, messages, "not delivered at the end; the store in memory loses them");
+            tracing::warn!(webhooks, messages, "not delivered at the end; a store in memory loses them");
         }
     }
     Ok(())
+}
+
+/// The store that the settings name.
+async fn open(config: &Config) -> io::Result<Store> {
+    #[cfg(feature = "postgres")]
+    if let Some(database) = &config.database {
+        return Store::postgres(database, config.clock.clone()).await.map_err(io::Error::other);
+    }
+    Ok(Store::memory(config.max_proposals, config.clock.clone()))
+}
+
+/// Takes the data of persons out of what was answered long enough ago, hour by hour.
+async fn forget(app: Arc<App>, retention: Duration) {
+    loop {
+        let before =
+            TimeDelta::from_std(retention).ok().and_then(|time| app.config.clock.now().checked_sub_signed(time));
+        let forgotten = match before {
+            Some(before) => app.store.forget(before).await,
+            None => Ok(0),
+        };
+        match forgotten {
+            Ok(0) => {}
+            Ok(records) => tracing::info!(records, "data of persons removed"),
+            Err(error) => tracing::warn!(%error, "data of persons not removed yet"),
+        }
+        tokio::time::sleep(FORGET_EVERY).await;
+    }
 }
 
 /// Completes with the deadline once there is one.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use svc_core::{IpRange, Perfil, Policy, Regra, Schedule, WebhookUrl};
 
@@ -11,6 +12,8 @@ use crate::key::ServerKey;
 use crate::partners::Partners;
 use crate::seams::{Clock, Random, Resolver, Transport};
 use crate::sender::Sender;
+#[cfg(feature = "postgres")]
+use crate::store::DatabaseUrl;
 
 /// A setting: its variable, its flag if it is no secret, and what `--help` says.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +48,12 @@ const MAX_IN_FLIGHT: &str = "SVC_MAX_IN_FLIGHT";
 const MAX_PROPOSALS: &str = "SVC_MAX_PROPOSALS";
 const METRICS_LISTEN: &str = "SVC_METRICS_LISTEN";
 const LOG: &str = "SVC_LOG";
-/// Settings of the decisions that this version does not have: ignored, they would lose what they were to keep.
-const NOT_YET: [&str; 2] = ["SVC_DATABASE_URL", "SVC_DATABASE_URL_FILE"];
+const DATABASE_URL: &str = "SVC_DATABASE_URL";
+const DATABASE_URL_FILE: &str = "SVC_DATABASE_URL_FILE";
+const RETENTION: &str = "SVC_RETENTION";
 
 /// All settings, in the order of `--help`.
-pub const SETTINGS: [Setting; 19] = [
+pub const SETTINGS: [Setting; 22] = [
     setting(LISTEN, "listen", "ADDRESS", "Address and port to listen on [default: 127.0.0.1:8080]"),
     setting(BASE_URL, "base-url", "URL", "Where customers reach this server [default: http://<listen>]"),
     setting(PROFILE, "profile", "PROFILE", "homologacao or producao [default: homologacao]"),
@@ -60,6 +64,14 @@ pub const SETTINGS: [Setting; 19] = [
     secret(TOKEN_KEY_PREVIOUS, "Key of access tokens before the last change; its tokens are still taken"),
     setting(LINK_KEY_FILE, "link-key-file", "FILE", "Key of links and digests, 32 bytes or more [default: random]"),
     secret(LINK_KEY, "Key of links and digests itself, instead of --link-key-file"),
+    setting(
+        DATABASE_URL_FILE,
+        "database-url-file",
+        "FILE",
+        "File with the URL of a PostgreSQL database [default: memory]",
+    ),
+    secret(DATABASE_URL, "The URL itself, postgres://user:password@host/database, instead of --database-url-file"),
+    setting(RETENTION, "retention", "DAYS", "Days after the answer that a person's data stay [default: for ever]"),
     setting(SENDER, "sender", "SENDER", "How customers are told: log [default: log in homologacao]"),
     setting(WEBHOOK_ALLOW, "webhook-allow", "CIDRS", "Private ranges that webhooks may reach, such as 10.1.0.0/16"),
     setting(
@@ -143,11 +155,6 @@ impl Source<'_> {
     }
 
     fn read(&self) -> Result<Settings, BadSetting> {
-        for var in NOT_YET {
-            if self.text(var)?.is_some() {
-                return Err(bad(var, "this version keeps proposals in memory only"));
-            }
-        }
         let perfil = self.parsed(PROFILE, "not homologacao or producao", Perfil::parse)?.unwrap_or_default();
         let strict = perfil == Perfil::Producao;
         let listen: SocketAddr = self
@@ -156,8 +163,11 @@ impl Source<'_> {
         let on_loopback = listen.ip().is_loopback();
         let mut warnings = Vec::new();
         let random = Random::system();
-        let link_key = self.key(LINK_KEY, LINK_KEY_FILE, strict, &random)?;
-        let token_key = self.key(TOKEN_KEY, TOKEN_KEY_FILE, strict, &random)?;
+        let database = self.database()?;
+        // What lasts needs keys that do, and what several servers share needs the same.
+        let named = strict || database.is_some();
+        let link_key = self.key(LINK_KEY, LINK_KEY_FILE, named, &random)?;
+        let token_key = self.key(TOKEN_KEY, TOKEN_KEY_FILE, named, &random)?;
         let previous_token_key =
             self.text(TOKEN_KEY_PREVIOUS)?.map(|key| server_key(TOKEN_KEY_PREVIOUS, key.into_bytes()));
         let config = Config {
@@ -177,6 +187,12 @@ impl Source<'_> {
             max_connections: self.count(MAX_CONNECTIONS, DEFAULT_MAX_CONNECTIONS)?,
             max_in_flight: self.count(MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT)?,
             max_proposals: self.count(MAX_PROPOSALS, DEFAULT_MAX_PROPOSALS)?,
+            #[cfg(feature = "postgres")]
+            database,
+            retention: self.parsed(RETENTION, "not a whole number of days from 1", |text| {
+                let days: u64 = text.parse().ok().filter(|days| (1..=36_500).contains(days))?;
+                Some(Duration::from_secs(24 * 60 * 60 * days))
+            })?,
             webhook_ca: None,
             metrics: None,
             clock: Clock::system(),
@@ -255,6 +271,34 @@ impl Source<'_> {
         }
     }
 
+    /// The database, from its variable or its file.
+    #[cfg(feature = "postgres")]
+    fn database(&self) -> Result<Option<DatabaseUrl>, BadSetting> {
+        let (var, text) = match (self.text(DATABASE_URL)?, self.text(DATABASE_URL_FILE)?) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                return Err(bad(DATABASE_URL, format!("set besides {DATABASE_URL_FILE}; one of them is enough")));
+            }
+            (Some(text), None) => (DATABASE_URL, text),
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path);
+                (DATABASE_URL_FILE, text.map_err(|why| bad(DATABASE_URL_FILE, format!("cannot be read: {why}")))?)
+            }
+        };
+        DatabaseUrl::parse(text.trim()).map(Some).map_err(|why| bad(var, why))
+    }
+
+    /// Ignored, it would lose what it was to keep.
+    #[cfg(not(feature = "postgres"))]
+    fn database(&self) -> Result<Option<std::convert::Infallible>, BadSetting> {
+        for var in [DATABASE_URL, DATABASE_URL_FILE] {
+            if self.text(var)?.is_some() {
+                return Err(bad(var, "this program was built without PostgreSQL"));
+            }
+        }
+        Ok(None)
+    }
+
     fn sender(&self, strict: bool) -> Result<Sender, BadSetting> {
         match self.text(SENDER)?.as_deref() {
             Some("log") => Ok(Sender::Log),
@@ -279,7 +323,9 @@ impl Source<'_> {
                 let key = std::fs::read(path).map_err(|why| bad(file_var, format!("cannot be read: {why}")))?;
                 server_key(file_var, key.trim_ascii().to_vec())
             }
-            (None, None) if strict => Err(bad(var, format!("required in producao, here or in {file_var}"))),
+            (None, None) if strict => {
+                Err(bad(var, format!("required in producao and with a database, here or in {file_var}")))
+            }
             (None, None) => ServerKey::fresh(random).map_err(|why| bad(var, why)),
         }
     }
@@ -325,44 +371,4 @@ const fn secret(var: &'static str, help: &'static str) -> Setting {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn producao_starts_only_with_settings_that_are_fit_for_it() {
-        let key = "0123456789012345678901234567890123456789";
-        let partners = std::env::temp_dir().join(format!("svc-settings-{}.json", std::process::id()));
-        let entry = crate::NewPartner::draw("parceiro", &Random::system()).unwrap().entry;
-        std::fs::write(&partners, format!("[{entry}]")).unwrap();
-        let partners = partners.to_str().unwrap();
-        let good = [
-            (PROFILE, "producao"),
-            (TOKEN_KEY, key),
-            (LINK_KEY, key),
-            (BASE_URL, "https://propostas.example.com"),
-            (PARTNERS, partners),
-            (SENDER, "log"),
-        ];
-        let read = |change: Option<(&str, &str)>| {
-            Settings::read(|var| match change {
-                Some((changed, value)) if changed == var => Some(value.into()),
-                _ => good.iter().find(|(name, _)| *name == var).map(|(_, value)| value.into()),
-            })
-        };
-        let settings = read(None).unwrap();
-        assert_eq!(settings.config.schedule, Schedule::PRODUCAO);
-        assert!(!settings.config.policy.may_reach("127.0.0.1".parse().unwrap()), "loopback is not opened by itself");
-        for (var, value, why) in [
-            (BASE_URL, "http://propostas.example.com", "must be https in producao"),
-            (BASE_URL, "", "required in producao"),
-            (SENDER, "", "required in producao"),
-            (PARTNERS, "", "required in producao"),
-            (TOKEN_KEY, "", "required in producao, here or in SVC_TOKEN_KEY_FILE"),
-            (LINK_KEY, "", "required in producao, here or in SVC_LINK_KEY_FILE"),
-            (LINK_KEY, "short", "key has fewer than 32 bytes"),
-        ] {
-            assert_eq!(read(Some((var, value))).unwrap_err(), BadSetting { var, why: why.to_owned() });
-        }
-        std::fs::remove_file(partners).unwrap();
-    }
-}
+mod tests;

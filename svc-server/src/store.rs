@@ -1,10 +1,13 @@
-//! Where proposals and their deliveries are kept.
+//! Where proposals, their messages and their deliveries are kept.
 //!
 //! The set of stores is closed, so it is an enum; whoever wants another embeds svc-core. Each call is one step that
 //! happens whole or not at all.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
+mod task;
 
 use std::time::Duration;
 
@@ -16,6 +19,11 @@ use crate::outbox::Leased;
 use crate::partners::Partners;
 use crate::seams::Clock;
 use crate::store::memory::Memory;
+#[cfg(feature = "postgres")]
+use crate::store::postgres::Postgres;
+#[cfg(feature = "postgres")]
+pub use crate::store::postgres::{BadDatabaseUrl, DatabaseUrl, OpenError};
+pub(crate) use crate::store::task::Task;
 
 /// The place of all records.
 #[derive(Debug)]
@@ -23,7 +31,9 @@ pub(crate) struct Store(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Memory(Memory),
+    Memory(Box<Memory>),
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
 }
 
 /// What became of a new record.
@@ -45,10 +55,17 @@ pub(crate) struct Whole {
 
 /// Why a store does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory is never away"))]
 pub(crate) enum StoreError {
     /// As many records as it may hold.
     #[error("store is full")]
     Full,
+    /// It cannot be reached, or does not answer in time. Nothing was acknowledged.
+    #[error("store is away")]
+    Away,
+    /// It holds what this version cannot read.
+    #[error("stored bytes cannot be read")]
+    Corrupt,
 }
 
 /// Why an answer was not stored.
@@ -79,120 +96,109 @@ pub(crate) struct Waits {
     pub(crate) of_removed: usize,
 }
 
+/// One call for all kinds of store; the one in memory answers at once.
+macro_rules! each {
+    ($store:expr, $memory:ident => $at_once:expr, $postgres:ident => $awaited:expr) => {
+        match &$store.0 {
+            Kind::Memory($memory) => $at_once,
+            #[cfg(feature = "postgres")]
+            Kind::Postgres($postgres) => $awaited.await,
+        }
+    };
+}
+
 impl Store {
     /// In this process, lost at its end (interface section 1), for at most `max_proposals` records.
     pub(crate) fn memory(max_proposals: usize, clock: Clock) -> Self {
-        Self(Kind::Memory(Memory::new(max_proposals, clock)))
+        Self(Kind::Memory(Box::new(Memory::new(max_proposals, clock))))
+    }
+
+    /// In a database that other servers can share. Brings its schema up to date.
+    #[cfg(feature = "postgres")]
+    pub(crate) async fn postgres(url: &DatabaseUrl, clock: Clock) -> Result<Self, OpenError> {
+        Ok(Self(Kind::Postgres(Postgres::open(url, clock).await?)))
+    }
+
+    /// Whether it serves.
+    pub(crate) async fn ping(&self) -> Result<(), StoreError> {
+        each!(self, _memory => Ok(()), postgres => postgres.ping())
     }
 
     /// Stores a new record and its message together, unless the partner's id has one.
     pub(crate) async fn insert(&self, proposta: &Proposta, mensagem: Mensagem) -> Result<Inserted, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => memory.insert(proposta, mensagem),
-        }
+        each!(self, memory => memory.insert(proposta, mensagem), postgres => postgres.insert(proposta, &mensagem))
     }
 
     /// The record with this id.
     pub(crate) async fn find(&self, id: PropostaId) -> Result<Option<Proposta>, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.find(id)),
-        }
+        each!(self, memory => Ok(memory.find(id)), postgres => postgres.find(id))
     }
 
     /// The record with this id, and what happens to it.
     pub(crate) async fn whole(&self, id: PropostaId) -> Result<Option<Whole>, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.whole(id)),
-        }
+        each!(self, memory => Ok(memory.whole(id)), postgres => postgres.whole(id))
     }
 
     /// The same by a partner's own id.
     pub(crate) async fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Result<Option<Whole>, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.whole_by_partner(client_id, id)),
-        }
+        each!(
+            self,
+            memory => Ok(memory.whole_by_partner(client_id, id)),
+            postgres => postgres.whole_by_partner(client_id, id)
+        )
     }
 
     /// Stores an answer and its delivery together, if the record is still the one that was answered.
     pub(crate) async fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
-        match &self.0 {
-            Kind::Memory(memory) => memory.commit(transition, delivery),
-        }
+        each!(self, memory => memory.commit(transition, delivery), postgres => postgres.commit(transition, &delivery))
     }
 
-    /// Hands out deliveries that are due, as far as there is room. A worker that does not come back within `time` loses its
-    /// lease.
-    pub(crate) async fn lease_webhooks(&self, room: &Room<'_>, time: Duration) -> Result<Leased<Delivery>, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.lease_webhooks(room, time)),
-        }
+    /// Hands out work that is due, as far as there is room. A worker that does not come back within `time` loses its lease.
+    pub(crate) async fn lease<T: Task>(&self, room: &Room<'_>, time: Duration) -> Result<Leased<T>, StoreError> {
+        each!(self, memory => Ok(memory.lease(room, time)), postgres => postgres.lease(room, time))
     }
 
-    /// Stores a delivery after its attempt; `false`, and nothing stored, where the lease was lost.
-    pub(crate) async fn record_webhook(&self, fence: u64, delivery: Delivery) -> Result<bool, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.record_webhook(fence, delivery)),
-        }
+    /// Stores a task after its attempt; `false`, and nothing stored, where the lease was lost.
+    pub(crate) async fn record<T: Task>(&self, fence: u64, task: T) -> Result<bool, StoreError> {
+        each!(self, memory => Ok(memory.record(fence, task)), postgres => postgres.record(fence, &task))
     }
 
     /// Gives a lease back without an attempt, due again after `wait`.
-    pub(crate) async fn put_back_webhook(&self, fence: u64, id: PropostaId, wait: Duration) -> Result<(), StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => {
-                memory.put_back_webhook(fence, id, wait);
+    pub(crate) async fn put_back<T: Task>(&self, fence: u64, task: &T, wait: Duration) -> Result<(), StoreError> {
+        each!(
+            self,
+            memory => {
+                memory.put_back(fence, task, wait);
                 Ok(())
-            }
-        }
+            },
+            postgres => postgres.put_back(fence, task, wait)
+        )
     }
 
-    /// Makes a proposal's delivery due again (C19), unless an attempt of it is under way.
-    pub(crate) async fn resend_webhook(
+    /// Makes a proposal's task due again (C19), unless an attempt of it is under way.
+    pub(crate) async fn resend<T: Task>(
         &self,
         id: PropostaId,
         schedule: &Schedule,
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => {
-                memory.resend_webhook(id, schedule, now);
+        each!(
+            self,
+            memory => {
+                memory.resend::<T>(id, schedule, now);
                 Ok(())
-            }
-        }
+            },
+            postgres => postgres.resend::<T>(id, schedule, now)
+        )
     }
 
-    /// Hands out messages that are due, likewise.
-    pub(crate) async fn lease_messages(&self, room: &Room<'_>, time: Duration) -> Result<Leased<Mensagem>, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.lease_messages(room, time)),
-        }
-    }
-
-    /// Stores a message after its attempt; `false`, and nothing stored, where the lease was lost.
-    pub(crate) async fn record_message(&self, fence: u64, mensagem: Mensagem) -> Result<bool, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.record_message(fence, mensagem)),
-        }
-    }
-
-    /// Makes a proposal's message due again (C19), unless it is being sent.
-    pub(crate) async fn resend_message(
-        &self,
-        id: PropostaId,
-        schedule: &Schedule,
-        now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => {
-                memory.resend_message(id, schedule, now);
-                Ok(())
-            }
-        }
+    /// Takes the data of persons out of records that were answered before this time; gives how many.
+    pub(crate) async fn forget(&self, before: DateTime<Utc>) -> Result<usize, StoreError> {
+        each!(self, memory => Ok(memory.forget(before)), postgres => postgres.forget(before))
     }
 
     /// How much waits, and for how long.
     pub(crate) async fn waiting(&self, partners: &Partners) -> Result<Waiting, StoreError> {
-        match &self.0 {
-            Kind::Memory(memory) => Ok(memory.waiting(partners)),
-        }
+        each!(self, memory => Ok(memory.waiting(partners)), postgres => postgres.waiting(partners))
     }
 }

@@ -1,4 +1,4 @@
-//! Whose certificates are believed when a webhook goes out.
+//! Whose certificates are believed when the server calls on another.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,14 @@ use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
-/// TLS to receivers: the machine's certificate authorities, or those of a PEM text instead of them.
-///
-/// Without any on the machine, nothing over https is delivered, and all else works.
+/// TLS to receivers.
 pub(crate) fn connector(authorities: Option<&str>) -> TlsConnector {
+    TlsConnector::from(client_config(authorities))
+}
+
+/// Believes the machine's certificate authorities, or those of a PEM text instead of them. Where there are none, nothing
+/// over TLS succeeds, and all else works.
+pub(crate) fn client_config(authorities: Option<&str>) -> Arc<ClientConfig> {
     let provider = Arc::new(default_provider());
     let builder = || {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -25,16 +29,16 @@ pub(crate) fn connector(authorities: Option<&str>) -> TlsConnector {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok));
             if roots.is_empty() {
-                tracing::warn!("no certificate authority in the text that was given: https webhooks will fail as tls");
+                tracing::warn!("no certificate authority in the text that was given: whatever goes over TLS will fail");
             }
             builder().with_root_certificates(roots)
         }
         None => builder().with_platform_verifier().unwrap_or_else(|_| {
-            tracing::warn!("no certificate authorities (see SSL_CERT_FILE): https webhooks will fail as tls");
+            tracing::warn!("no certificate authorities (see SSL_CERT_FILE): whatever goes over TLS will fail");
             nobody()
         }),
     };
-    TlsConnector::from(Arc::new(config.with_no_client_auth()))
+    Arc::new(config.with_no_client_auth())
 }
 
 /// What a handshake failed at, in fixed words.

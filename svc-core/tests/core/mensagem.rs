@@ -53,3 +53,25 @@ fn c19_a_resend_is_due_at_once_and_begins_anew_after_the_end() {
     assert_eq!((again.next(), again.estado(), again.is_fresh()), (Next::At(later), "pendente", true));
     assert_eq!(again.motivo(), None);
 }
+
+#[test]
+fn a_message_comes_back_from_a_store_in_every_state_and_in_these_bytes() {
+    let waiting = failed(mensagem());
+    let sent = mensagem().after(SendOutcome::Sent, &Schedule::MENSAGEM, Jitter::NONE, now());
+    let refused = SendOutcome::Refused("numero_invalido".into());
+    let given_up = mensagem().after(refused, &Schedule::MENSAGEM, Jitter::NONE, now());
+    for mensagem in [mensagem(), waiting.clone(), sent, given_up] {
+        assert_eq!(Mensagem::from_stored(&mensagem.to_stored()).unwrap().to_stored(), mensagem.to_stored());
+    }
+    // What was stored by any version must be read by every later one.
+    let golden = concat!(
+        r#"{"v":1,"id":"0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b","client_id":"parceiro-teste","attempts":1,"#,
+        r#""motivo":"nao_enviada","estado":"pendente","due":1795811509123}"#
+    );
+    assert_eq!(String::from_utf8(waiting.to_stored()).unwrap(), golden);
+    for (piece, damage) in
+        [("\"v\":1", "\"v\":2"), ("0b0b0b0b-", ""), ("\"pendente\"", "\"enviada\""), ("\"pendente\"", "\"lida\"")]
+    {
+        assert!(Mensagem::from_stored(golden.replacen(piece, damage, 1).as_bytes()).is_err(), "{damage}");
+    }
+}

@@ -12,7 +12,7 @@ use crate::outbox::Leased;
 use crate::partners::Partners;
 use crate::seams::Clock;
 use crate::store::queue::Queue;
-use crate::store::{CommitError, Inserted, StoreError, Waiting, Whole};
+use crate::store::{CommitError, Inserted, StoreError, Task, Waiting, Whole};
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -21,8 +21,9 @@ pub(super) struct Memory {
     inner: Mutex<Inner>,
 }
 
+/// What is locked together.
 #[derive(Debug, Default)]
-struct Inner {
+pub(crate) struct Inner {
     propostas: HashMap<PropostaId, Proposta>,
     by_partner: HashMap<(String, IdParceiro), PropostaId>,
     mensagens: Queue<Mensagem>,
@@ -75,45 +76,38 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn lease_webhooks(&self, room: &Room<'_>, time: Duration) -> Leased<Delivery> {
+    pub(super) fn lease<T: Task>(&self, room: &Room<'_>, time: Duration) -> Leased<T> {
         let now = self.clock.monotonic();
-        self.lock().deliveries.lease(room, now, time)
+        T::queue(&mut self.lock()).lease(room, now, time)
     }
 
-    pub(super) fn record_webhook(&self, fence: u64, delivery: Delivery) -> bool {
-        let due = self.due(delivery.next());
-        self.lock().deliveries.record(fence, delivery, due)
+    pub(super) fn record<T: Task>(&self, fence: u64, task: T) -> bool {
+        let due = self.due(task.next());
+        T::queue(&mut self.lock()).record(fence, task, due)
     }
 
-    pub(super) fn put_back_webhook(&self, fence: u64, id: PropostaId, wait: Duration) {
+    pub(super) fn put_back<T: Task>(&self, fence: u64, task: &T, wait: Duration) {
         let at = self.clock.monotonic() + wait;
-        self.lock().deliveries.put_back(fence, id, at);
+        T::queue(&mut self.lock()).put_back(fence, task.id(), at);
     }
 
-    pub(super) fn resend_webhook(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
-        self.lock().deliveries.change(id, self.clock.monotonic(), |delivery| {
-            let delivery = delivery.resend(schedule, now);
-            let due = self.due(delivery.next());
-            (delivery, due)
+    pub(super) fn resend<T: Task>(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
+        T::queue(&mut self.lock()).change(id, self.clock.monotonic(), |task| {
+            let task = task.resend(schedule, now);
+            let due = self.due(task.next());
+            (task, due)
         });
     }
 
-    pub(super) fn lease_messages(&self, room: &Room<'_>, time: Duration) -> Leased<Mensagem> {
-        let now = self.clock.monotonic();
-        self.lock().mensagens.lease(room, now, time)
-    }
-
-    pub(super) fn record_message(&self, fence: u64, mensagem: Mensagem) -> bool {
-        let due = self.due(mensagem.next());
-        self.lock().mensagens.record(fence, mensagem, due)
-    }
-
-    pub(super) fn resend_message(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
-        self.lock().mensagens.change(id, self.clock.monotonic(), |mensagem| {
-            let mensagem = mensagem.resend(schedule, now);
-            let due = self.due(mensagem.next());
-            (mensagem, due)
-        });
+    pub(super) fn forget(&self, before: DateTime<Utc>) -> usize {
+        let mut forgotten = 0;
+        for proposta in self.lock().propostas.values_mut() {
+            if proposta.dados().is_some() && proposta.respondida_em().is_some_and(|at| at < before) {
+                *proposta = proposta.without_dados();
+                forgotten += 1;
+            }
+        }
+        forgotten
     }
 
     pub(super) fn waiting(&self, partners: &Partners) -> Waiting {
@@ -135,6 +129,23 @@ impl Memory {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing panics between the first and the last write of a step, so a poisoned lock guards whole steps.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which of the queues a kind of work waits in.
+pub(crate) trait Kept: Sized {
+    fn queue(inner: &mut Inner) -> &mut Queue<Self>;
+}
+
+impl Kept for Delivery {
+    fn queue(inner: &mut Inner) -> &mut Queue<Self> {
+        &mut inner.deliveries
+    }
+}
+
+impl Kept for Mensagem {
+    fn queue(inner: &mut Inner) -> &mut Queue<Self> {
+        &mut inner.mensagens
     }
 }
 

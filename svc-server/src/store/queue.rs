@@ -4,23 +4,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use svc_core::{Delivery, Mensagem, PropostaId};
+use svc_core::PropostaId;
 
 use crate::bounds::Room;
 use crate::outbox::{Lease, Leased};
 use crate::partners::Partners;
-use crate::store::Waits;
-
-/// What a queue needs to know of its work. A proposal has one event and one message, so its id is the task's.
-pub(super) trait Task: Clone {
-    fn id(&self) -> PropostaId;
-    fn client_id(&self) -> &str;
-    /// Who is called on, for the bound on a host.
-    fn host(&self) -> String;
-}
+use crate::store::{Task, Waits};
 
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     rows: HashMap<PropostaId, Row<T>>,
     partners: HashMap<String, Waiting>,
 }
@@ -203,35 +195,6 @@ impl Waiting {
             }
             self.heads.extend(after.map(|at| (at, host.to_owned())));
         }
-    }
-}
-
-impl Task for Delivery {
-    fn id(&self) -> PropostaId {
-        self.evento().id().proposta()
-    }
-
-    fn client_id(&self) -> &str {
-        Delivery::client_id(self)
-    }
-
-    fn host(&self) -> String {
-        self.url().host()
-    }
-}
-
-impl Task for Mensagem {
-    fn id(&self) -> PropostaId {
-        self.proposta()
-    }
-
-    fn client_id(&self) -> &str {
-        Mensagem::client_id(self)
-    }
-
-    /// All go the same way.
-    fn host(&self) -> String {
-        String::new()
     }
 }
 

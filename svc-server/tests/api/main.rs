@@ -1,6 +1,8 @@
 //! The server as its callers meet it: real HTTP on a free port of this machine.
 
 mod canary;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod confirmar;
 mod corpora;
 mod delivery;
@@ -10,6 +12,8 @@ mod isolation;
 mod login;
 mod metrics;
 mod network;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod program;
 mod propostas;
 mod raw;

@@ -45,7 +45,11 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
         ),
         ("SVC_TRUSTED_PROXY", "10.0.0.1", "SVC_TRUSTED_PROXY: not an address range such as 10.0.0.0/8 or fd00::/8"),
         ("SVC_PROFILE", "teste", "SVC_PROFILE: not homologacao or producao"),
-        ("SVC_PROFILE", "producao", "SVC_LINK_KEY: required in producao, here or in SVC_LINK_KEY_FILE"),
+        (
+            "SVC_PROFILE",
+            "producao",
+            "SVC_LINK_KEY: required in producao and with a database, here or in SVC_LINK_KEY_FILE",
+        ),
         ("SVC_RULES_OFF", "R1,R10", "SVC_RULES_OFF: not a list of rules R1 to R9"),
         ("SVC_PARTNERS", "/nada.json", "SVC_PARTNERS: cannot be read: No such file or directory (os error 2)"),
         ("SVC_PARTNERS", empty, "SVC_PARTNERS: no partner in it"),
@@ -58,7 +62,13 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
         ("SVC_MAX_IN_FLIGHT", "0", "SVC_MAX_IN_FLIGHT: not a whole number from 1"),
         ("SVC_MAX_CONNECTIONS", "-1", "SVC_MAX_CONNECTIONS: not a whole number from 1"),
         ("SVC_MAX_PROPOSALS", "muitas", "SVC_MAX_PROPOSALS: not a whole number from 1"),
-        ("SVC_DATABASE_URL", "postgres://x", "SVC_DATABASE_URL: this version keeps proposals in memory only"),
+        ("SVC_DATABASE_URL", "segredo", "SVC_DATABASE_URL: not a URL such as postgres://user:password@host/database"),
+        (
+            "SVC_DATABASE_URL",
+            "postgres://svc:segredo@db.example/svc",
+            "SVC_DATABASE_URL: another machine is reached with sslmode=require or verify-full only",
+        ),
+        ("SVC_RETENTION", "0", "SVC_RETENTION: not a whole number of days from 1"),
         ("SVC_METRICS_LISTEN", "9090", "SVC_METRICS_LISTEN: not an address such as 127.0.0.1:9090"),
         (
             "SVC_METRICS_LISTEN",

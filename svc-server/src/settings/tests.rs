@@ -1,0 +1,39 @@
+use super::*;
+
+#[test]
+fn producao_starts_only_with_settings_that_are_fit_for_it() {
+    let key = "0123456789012345678901234567890123456789";
+    let partners = std::env::temp_dir().join(format!("svc-settings-{}.json", std::process::id()));
+    let entry = crate::NewPartner::draw("parceiro", &Random::system()).unwrap().entry;
+    std::fs::write(&partners, format!("[{entry}]")).unwrap();
+    let partners = partners.to_str().unwrap();
+    let good = [
+        (PROFILE, "producao"),
+        (TOKEN_KEY, key),
+        (LINK_KEY, key),
+        (BASE_URL, "https://propostas.example.com"),
+        (PARTNERS, partners),
+        (SENDER, "log"),
+    ];
+    let read = |change: Option<(&str, &str)>| {
+        Settings::read(|var| match change {
+            Some((changed, value)) if changed == var => Some(value.into()),
+            _ => good.iter().find(|(name, _)| *name == var).map(|(_, value)| value.into()),
+        })
+    };
+    let settings = read(None).unwrap();
+    assert_eq!(settings.config.schedule, Schedule::PRODUCAO);
+    assert!(!settings.config.policy.may_reach("127.0.0.1".parse().unwrap()), "loopback is not opened by itself");
+    for (var, value, why) in [
+        (BASE_URL, "http://propostas.example.com", "must be https in producao"),
+        (BASE_URL, "", "required in producao"),
+        (SENDER, "", "required in producao"),
+        (PARTNERS, "", "required in producao"),
+        (TOKEN_KEY, "", "required in producao and with a database, here or in SVC_TOKEN_KEY_FILE"),
+        (LINK_KEY, "", "required in producao and with a database, here or in SVC_LINK_KEY_FILE"),
+        (LINK_KEY, "short", "key has fewer than 32 bytes"),
+    ] {
+        assert_eq!(read(Some((var, value))).unwrap_err(), BadSetting { var, why: why.to_owned() });
+    }
+    std::fs::remove_file(partners).unwrap();
+}

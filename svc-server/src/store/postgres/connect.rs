@@ -1,0 +1,141 @@
+//! The way to a database: its URL, TLS, the pool, the schema.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use refinery_core::{Migration, Runner};
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use url::Url;
+
+use crate::tls;
+
+/// Connections of one server to its database.
+const POOL_SIZE: usize = 16;
+const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
+/// What the database itself ends (D20): a statement, and a transaction that nobody goes on with.
+const SESSION: &str = "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=10000";
+/// Servers that bring the schema up to date take turns by this number.
+const MIGRATION_LOCK: i64 = 0x5356_4331;
+
+/// Where the database is and who asks, from a `postgres://` URL. `Debug` shows none of it.
+#[derive(Clone)]
+pub struct DatabaseUrl {
+    config: Config,
+    authorities: Option<String>,
+}
+
+/// A database URL that cannot be used. It says why, and nothing of the text, which may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadDatabaseUrl {
+    /// Not a URL, or with parts that PostgreSQL does not have.
+    #[error("not a URL such as postgres://user:password@host/database")]
+    Malformed,
+    /// A password and data would travel in clear.
+    #[error("another machine is reached with sslmode=require or verify-full only")]
+    InClear,
+    /// The file of `sslrootcert` cannot be read.
+    #[error("sslrootcert names a file that cannot be read")]
+    Authorities,
+}
+
+/// A database that cannot be served from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It does not answer, or refuses.
+    #[error("database cannot be reached: {0}")]
+    Away(String),
+    /// Its schema is not one that this version can use.
+    #[error("database's schema cannot be used: {0}")]
+    Schema(String),
+}
+
+impl DatabaseUrl {
+    /// Reads a URL.
+    ///
+    /// `sslmode` is `disable`, `prefer` (the default), `require` or `verify-full`; certificates are always checked when TLS is
+    /// used, so the last two are one. Another machine than this one is reached with one of these only. `sslrootcert` names a
+    /// file of certificate authorities.
+    ///
+    /// ```
+    /// use svc_server::{BadDatabaseUrl, DatabaseUrl};
+    /// assert!(DatabaseUrl::parse("postgres://svc:segredo@127.0.0.1/svc").is_ok());
+    /// assert!(DatabaseUrl::parse("postgres://svc@db.example/svc?sslmode=verify-full").is_ok());
+    /// assert_eq!(DatabaseUrl::parse("postgres://svc@db.example/svc").unwrap_err(), BadDatabaseUrl::InClear);
+    /// assert_eq!(DatabaseUrl::parse("mysql://svc@127.0.0.1/svc").unwrap_err(), BadDatabaseUrl::Malformed);
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, BadDatabaseUrl> {
+        let mut url = Url::parse(text).map_err(|_| BadDatabaseUrl::Malformed)?;
+        if !matches!(url.scheme(), "postgres" | "postgresql") {
+            return Err(BadDatabaseUrl::Malformed);
+        }
+        let mut authorities = None;
+        let mut pairs = Vec::new();
+        for (name, value) in url.query_pairs() {
+            match (&*name, &*value) {
+                // The crate below knows neither, and checks certificates whenever it uses TLS.
+                ("sslmode", "verify-full" | "verify-ca") => pairs.push((name.into_owned(), "require".to_owned())),
+                ("sslrootcert", path) => {
+                    authorities = Some(std::fs::read_to_string(path).map_err(|_| BadDatabaseUrl::Authorities)?);
+                }
+                _ => pairs.push((name.into_owned(), value.into_owned())),
+            }
+        }
+        url.set_query(None);
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+        let mut config = Config::from_str(url.as_str()).map_err(|_| BadDatabaseUrl::Malformed)?;
+        let here = |host: &Host| match host {
+            Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+            Host::Unix(_) => true,
+        };
+        if config.get_ssl_mode() != SslMode::Require && !config.get_hosts().iter().all(here) {
+            return Err(BadDatabaseUrl::InClear);
+        }
+        if config.get_hosts().is_empty() || config.get_dbname().is_none() {
+            return Err(BadDatabaseUrl::Malformed);
+        }
+        let options = [config.get_options().unwrap_or_default(), SESSION].join(" ");
+        config.options(options.trim()).connect_timeout(CONNECT_DEADLINE).tcp_user_timeout(Duration::from_secs(10));
+        config.application_name("svc-server").keepalives_idle(Duration::from_secs(30));
+        Ok(Self { config, authorities })
+    }
+
+    /// A pool of connections, none of them made yet.
+    pub(super) fn pool(&self) -> Pool {
+        let tls = MakeRustlsConnect::new(Arc::unwrap_or_clone(tls::client_config(self.authorities.as_deref())));
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(self.config.clone(), tls, recycling);
+        Pool::builder(manager).max_size(POOL_SIZE).build().expect("no time-outs, so no runtime is needed")
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseUrl(***)")
+    }
+}
+
+/// Brings the schema up to date. Of servers that start together one does, and the others wait; a schema that is newer than
+/// this version is left alone.
+pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+    let first = Migration::unapplied("V1__first", include_str!("V1__first.sql"));
+    let migrations = [first.map_err(|error| OpenError::Schema(error.to_string()))?];
+    // Waiting for one's turn may take longer than a statement should.
+    client.batch_execute("SET statement_timeout = 0").await.map_err(away)?;
+    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(away)?;
+    // Each migration in a transaction of its own; the lock goes with the connection.
+    let runner = Runner::new(&migrations).set_abort_missing(true).set_abort_divergent(true);
+    runner.run_async(client).await.map_err(|error| OpenError::Schema(error.to_string()))?;
+    Ok(())
+}
+
+/// Why a database is away. A message of the server can hold data; its code cannot.
+pub(super) fn away(error: tokio_postgres::Error) -> OpenError {
+    OpenError::Away(error.code().map_or_else(|| error.to_string(), |code| format!("SQLSTATE {}", code.code())))
+}

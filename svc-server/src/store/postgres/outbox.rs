@@ -1,0 +1,149 @@
+//! Work that waits in a table: leased for a time by the database's clock, with a number that fences off whoever comes late.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use deadpool_postgres::Object;
+use svc_core::{PropostaId, Schedule};
+use uuid::Uuid;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{BUDGET, Postgres, judge, uuid};
+use crate::bounds::{Permit, Room};
+use crate::outbox::{Lease, Leased};
+use crate::store::{StoreError, Task};
+
+impl Postgres {
+    /// Of each partner that has room, what is due the longest and goes to a host that has room. Rows that another server
+    /// looks at are passed over; those that find no place in the end are let go with the transaction.
+    pub(in crate::store) async fn lease<T: Task>(
+        &self,
+        room: &Room<'_>,
+        time: Duration,
+    ) -> Result<Leased<T>, StoreError> {
+        let due = format!(
+            "SELECT w.id, w.client_id, w.host FROM unnest($1::text[], $2::bigint[]) AS p (client_id, room)
+            CROSS JOIN LATERAL (
+                SELECT id, client_id, host, due FROM {table}
+                WHERE client_id = p.client_id AND due <= now() AND (client_id, host) NOT IN
+                    (SELECT * FROM unnest($3::text[], $4::text[]))
+                ORDER BY due LIMIT p.room FOR UPDATE SKIP LOCKED) w
+            ORDER BY w.due",
+            table = T::TABLE
+        );
+        let lease = format!(
+            "UPDATE {table} SET fence = fence + 1, due = now() + $2::bigint * interval '1 microsecond',
+                leased_until = now() + $2::bigint * interval '1 microsecond'
+            WHERE id = ANY ($1) RETURNING id, fence, dados",
+            table = T::TABLE
+        );
+        let (partners, rooms): (Vec<&str>, Vec<i64>) = room
+            .partners()
+            .into_iter()
+            .map(|(partner, room)| (partner, i64::try_from(room).unwrap_or(i64::MAX)))
+            .unzip();
+        if partners.is_empty() {
+            return Ok(Leased { leases: Vec::new(), next: None });
+        }
+        let ((full_partners, full_hosts), time): ((Vec<String>, Vec<String>), _) =
+            (room.full_hosts().into_iter().unzip(), micros(time));
+        let (leases, left_over) = call!(self, db => {
+            let (due, lease) = (db.prepare_cached(&due).await?, db.prepare_cached(&lease).await?);
+            let transaction = db.transaction().await?;
+            let rows = transaction.query(&due, &[&partners, &rooms, &full_partners, &full_hosts]).await?;
+            let mut permits = HashMap::<Uuid, Permit>::new();
+            for row in &rows {
+                if let Some(permit) = room.take(row.get(1), row.get(2)) {
+                    permits.insert(row.get(0), permit);
+                }
+            }
+            let mut leases = Vec::with_capacity(permits.len());
+            let ids: Vec<Uuid> = permits.keys().copied().collect();
+            if !ids.is_empty() {
+                for row in transaction.query(&lease, &[&ids, &time]).await? {
+                    let (id, fence, dados): (Uuid, i64, &[u8]) = (row.get(0), row.get(1), row.get(2));
+                    match (T::from_stored(dados), permits.remove(&id)) {
+                        (Ok(task), Some(permit)) => {
+                            leases.push(Lease { task, fence: fence.unsigned_abs(), permit });
+                        }
+                        // The others go out; this one comes again when its lease ends, and is said again.
+                        _ => tracing::error!(table = T::TABLE, "a stored task cannot be read"),
+                    }
+                }
+            }
+            transaction.commit().await?;
+            Ok((leases, rows.len() > ids.len()))
+        })?;
+        // What found no place hid what lies behind it; now that those hosts are full, that is to be seen at once.
+        Ok(Leased { leases, next: left_over.then_some(Duration::ZERO) })
+    }
+
+    pub(in crate::store) async fn record<T: Task>(&self, fence: u64, task: &T) -> Result<bool, StoreError> {
+        let record = format!(
+            "UPDATE {} SET due = now() + $3::bigint * interval '1 microsecond',
+                since = now() + $3::bigint * interval '1 microsecond', leased_until = NULL, dados = $4
+            WHERE id = $1 AND fence = $2",
+            T::TABLE
+        );
+        let (id, fence, wait, dados) = (uuid(task.id()), fence.cast_signed(), self.wait(task.next()), task.to_stored());
+        call!(self, db => {
+            let record = db.prepare_cached(&record).await?;
+            Ok(db.execute(&record, &[&id, &fence, &wait, &dados]).await? == 1)
+        })
+    }
+
+    pub(in crate::store) async fn put_back<T: Task>(
+        &self,
+        fence: u64,
+        task: &T,
+        wait: Duration,
+    ) -> Result<(), StoreError> {
+        let put_back = format!(
+            "UPDATE {} SET due = now() + $3::bigint * interval '1 microsecond', leased_until = NULL
+            WHERE id = $1 AND fence = $2",
+            T::TABLE
+        );
+        let (id, fence, wait) = (uuid(task.id()), fence.cast_signed(), micros(wait));
+        call!(self, db => {
+            db.execute(&db.prepare_cached(&put_back).await?, &[&id, &fence, &wait]).await?;
+            Ok(())
+        })
+    }
+
+    /// One that is leased stays as it is: its attempt is under way.
+    pub(in crate::store) async fn resend<T: Task>(
+        &self,
+        id: PropostaId,
+        schedule: &Schedule,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let idle = format!(
+            "SELECT dados FROM {} WHERE id = $1 AND (leased_until IS NULL OR leased_until <= now()) FOR UPDATE",
+            T::TABLE
+        );
+        let change = format!(
+            "UPDATE {} SET due = now() + $2::bigint * interval '1 microsecond',
+                since = now() + $2::bigint * interval '1 microsecond',
+                leased_until = NULL, fence = fence + 1, dados = $3
+            WHERE id = $1",
+            T::TABLE
+        );
+        let id = uuid(id);
+        call!(self, db => {
+            let (idle, change) = (db.prepare_cached(&idle).await?, db.prepare_cached(&change).await?);
+            let transaction = db.transaction().await?;
+            if let Some(row) = transaction.query_opt(&idle, &[&id]).await? {
+                let task = T::from_stored(row.get(0))?.resend(schedule, now);
+                transaction.execute(&change, &[&id, &self.wait(task.next()), &task.to_stored()]).await?;
+            }
+            transaction.commit().await?;
+            Ok(())
+        })
+    }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 2)
+}

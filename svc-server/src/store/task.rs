@@ -1,0 +1,87 @@
+//! What waits in a store until it is due: a delivery, or a message.
+
+use chrono::{DateTime, Utc};
+use svc_core::{Corrupt, Delivery, Mensagem, Next, PropostaId, Schedule};
+
+use crate::store::memory::Kept;
+
+/// A kind of work. A proposal has one event and one message, so its id is the task's.
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory keeps values, not bytes"))]
+pub(crate) trait Task: Kept + Clone + Send + Sync + 'static {
+    /// Where a database keeps it.
+    const TABLE: &str;
+
+    fn id(&self) -> PropostaId;
+    fn client_id(&self) -> &str;
+    /// Who is called on, for the bound on a host.
+    fn host(&self) -> String;
+    fn next(&self) -> Next;
+    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self;
+    fn to_stored(&self) -> Vec<u8>;
+    fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt>;
+}
+
+impl Task for Delivery {
+    const TABLE: &str = "webhooks";
+
+    fn id(&self) -> PropostaId {
+        self.evento().id().proposta()
+    }
+
+    fn client_id(&self) -> &str {
+        Delivery::client_id(self)
+    }
+
+    fn host(&self) -> String {
+        self.url().host()
+    }
+
+    fn next(&self) -> Next {
+        Delivery::next(self)
+    }
+
+    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
+        Delivery::resend(self, schedule, now)
+    }
+
+    fn to_stored(&self) -> Vec<u8> {
+        Delivery::to_stored(self)
+    }
+
+    fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
+        Delivery::from_stored(bytes)
+    }
+}
+
+impl Task for Mensagem {
+    const TABLE: &str = "mensagens";
+
+    fn id(&self) -> PropostaId {
+        self.proposta()
+    }
+
+    fn client_id(&self) -> &str {
+        Mensagem::client_id(self)
+    }
+
+    /// All go the same way.
+    fn host(&self) -> String {
+        String::new()
+    }
+
+    fn next(&self) -> Next {
+        Mensagem::next(self)
+    }
+
+    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
+        Mensagem::resend(self, schedule, now)
+    }
+
+    fn to_stored(&self) -> Vec<u8> {
+        Mensagem::to_stored(self)
+    }
+
+    fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
+        Mensagem::from_stored(bytes)
+    }
+}
