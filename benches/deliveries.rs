@@ -6,14 +6,11 @@
 //! customer's answer to the arrival of the notification, so the server's work on the answer is in it.
 
 use std::collections::HashMap;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svc_benches::{Http, quantile, receive};
+use svc_benches::{Http, quantile, receive, start};
 use svc_core::{Received, Secret, Verifier};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::Command;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::MissedTickBehavior;
 
@@ -25,22 +22,10 @@ const DEMO_SECRET: &str = "whsec_c2VncmVkby1kZS1kZW1vbnN0cmFjYW8tc3Zj";
 
 #[tokio::main]
 async fn main() {
-    let program = std::env::args().nth(1).expect("the path of svc-server");
-    let mut server = Command::new(program)
-        .args(["--listen", "127.0.0.1:0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("a server");
-    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
-    let greeting = lines.next_line().await.expect("readable").expect("a greeting");
-    let address = greeting.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-
+    let (_server, address) = start(&[]).await;
     let (tell, mut arrivals) = mpsc::unbounded_channel();
     let url = format!("http://{}/webhook", receive(tell).await);
-    let mut http = Http::connect(address).await;
+    let mut http = Http::connect(&address).await;
     let token = http.login("parceiro-demo", "segredo-demo").await;
     let mut ids = Vec::with_capacity(EVENTS);
     for i in 0..EVENTS {
@@ -52,7 +37,7 @@ async fn main() {
     let take = Arc::new(Mutex::new(take));
     let mut customers = tokio::task::JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let (mut http, take) = (Http::connect(address).await, Arc::clone(&take));
+        let (mut http, take) = (Http::connect(&address).await, Arc::clone(&take));
         customers.spawn(async move {
             while let Some(id) = { take.lock().await.recv().await } {
                 http.accept(&id).await;

@@ -4,12 +4,11 @@
 //!
 //! The server runs in a process of its own, so that its memory is its own. Linux only: it is read from /proc.
 
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use svc_benches::{quantile, start};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::task::JoinSet;
 
 const IDLE: usize = 10_000;
@@ -21,22 +20,16 @@ const SETTLE: Duration = Duration::from_secs(5);
 #[tokio::main]
 async fn main() {
     rlimit::increase_nofile_limit(20_000).expect("files for 11,000 connections");
-    let program = std::env::args().nth(1).expect("the path of svc-server");
-    let mut server = Command::new(program)
-        .args(["--listen", "127.0.0.1:0", "--max-connections", "16384"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("a server");
-    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
-    let greeting = lines.next_line().await.expect("readable").expect("a greeting");
-    let address =
-        greeting.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned();
+    let (server, address) = start(&["--max-connections", "16384"]).await;
     let pid = server.id().expect("running");
 
     let quiet = latencies(&address).await;
-    println!("quiet:  median {:?}, p99 {:?}, memory {} MiB", median(&quiet), p99(&quiet), resident(pid));
+    println!(
+        "quiet:  median {:?}, p99 {:?}, memory {} MiB",
+        quantile(&quiet, 0.5),
+        quantile(&quiet, 0.99),
+        resident(pid)
+    );
 
     let mut idle = JoinSet::new();
     for _ in 0..IDLE {
@@ -52,7 +45,12 @@ async fn main() {
     // Until the readers' buffers are full they ask as fast as they can, which is load and not what is measured here.
     tokio::time::sleep(SETTLE).await;
     let loaded = latencies(&address).await;
-    println!("loaded: median {:?}, p99 {:?}, memory {} MiB", median(&loaded), p99(&loaded), resident(pid));
+    println!(
+        "loaded: median {:?}, p99 {:?}, memory {} MiB",
+        quantile(&loaded, 0.5),
+        quantile(&loaded, 0.99),
+        resident(pid)
+    );
 
     let idle = seconds(idle.join_all().await);
     println!("idle connections closed after {} to {} s", idle[0], idle[idle.len() - 1]);
@@ -121,16 +119,8 @@ async fn never_read(address: String) -> (&'static str, Duration) {
     }
 }
 
-fn median(sorted: &[Duration]) -> Duration {
-    sorted[sorted.len() / 2]
-}
-
-fn p99(sorted: &[Duration]) -> Duration {
-    sorted[sorted.len() * 99 / 100]
-}
-
 fn ratio(loaded: &[Duration], quiet: &[Duration]) -> f64 {
-    p99(loaded).as_secs_f64() / p99(quiet).as_secs_f64()
+    quantile(loaded, 0.99).as_secs_f64() / quantile(quiet, 0.99).as_secs_f64()
 }
 
 fn seconds(times: Vec<Duration>) -> Vec<u64> {

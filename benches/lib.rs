@@ -1,12 +1,34 @@
-//! What the measuring programs share: a plain HTTP client on one connection, a receiver of webhooks, and quantiles.
+//! What the measuring programs share: the server in a process of its own, a plain HTTP client on one connection, a receiver of webhooks, and quantiles.
 
 use std::io;
 use std::net::SocketAddr;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc::UnboundedSender;
+
+/// Starts the server that the first argument names, on a free port, and gives it with its address. It ends with its handle.
+pub async fn start(arguments: &[&str]) -> (Child, String) {
+    let program = std::env::args().nth(1).expect("the path of svc-server");
+    let mut server = Command::new(program)
+        .args(["--listen", "127.0.0.1:0"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a server");
+    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines();
+    let greeting = lines.next_line().await.expect("readable").expect("a greeting");
+    let address =
+        greeting.split("http://").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address").to_owned();
+    // The customers' links: read, so that the pipe does not fill.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    (server, address)
+}
 
 /// One connection that is kept.
 #[derive(Debug)]

@@ -8,15 +8,16 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use svc_core::{
-    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao,
-    Status, today_in_brasilia,
+    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Schedule,
+    Situacao, Status, today_in_brasilia,
 };
+use tokio::sync::Notify;
 
 use crate::app::{App, detached};
 use crate::message;
 use crate::reply::{Problem, Reply, X_SVC_CAPABILITIES, X_SVC_REPLAYED, json};
 use crate::request::{BodyType, body_type, client_address, read_body};
-use crate::store::{Inserted, Whole};
+use crate::store::{Inserted, Task, Whole};
 
 impl App {
     /// `POST /v1/login`.
@@ -95,11 +96,7 @@ impl App {
             return Err(Problem::NotAnswered);
         }
         detached(async move {
-            let (id, now) = (whole.proposta.id(), self.config.clock.now());
-            self.store.resend::<Delivery>(id, &self.config.schedule, now).await?;
-            self.wake_webhooks.notify_one();
-            tracing::info!(proposta = self.links.log_name(id), "webhook asked for again");
-            self.accepted(id).await
+            self.resend::<Delivery>(whole.proposta.id(), &self.config.schedule, &self.wake_webhooks).await
         })
         .await
     }
@@ -114,13 +111,9 @@ impl App {
         if whole.proposta.status() != Status::AguardandoResposta {
             return Err(Problem::AlreadyAnswered(whole.proposta.status()));
         }
-        detached(async move {
-            let (id, now) = (whole.proposta.id(), self.config.clock.now());
-            self.store.resend::<Mensagem>(id, &message::SCHEDULE, now).await?;
-            self.wake_messages.notify_one();
-            tracing::info!(proposta = self.links.log_name(id), "message asked for again");
-            self.accepted(id).await
-        })
+        detached(
+            async move { self.resend::<Mensagem>(whole.proposta.id(), &message::SCHEDULE, &self.wake_messages).await },
+        )
         .await
     }
 
@@ -133,8 +126,11 @@ impl App {
         self.own(&client_id, id).await
     }
 
-    /// 202, with the proposal as it is now.
-    async fn accepted(&self, id: PropostaId) -> Result<Reply, Problem> {
+    /// Makes a task due now: 202, with the proposal as it is then.
+    async fn resend<T: Task>(&self, id: PropostaId, schedule: &Schedule, wake: &Notify) -> Result<Reply, Problem> {
+        self.store.resend::<T>(id, schedule, self.config.clock.now()).await?;
+        wake.notify_one();
+        tracing::info!(proposta = self.links.log_name(id), work = T::TABLE, "asked for again");
         let whole = self.store.whole(id).await?.ok_or(Problem::ProposalNotFound)?;
         Ok(situation(StatusCode::ACCEPTED, &whole))
     }

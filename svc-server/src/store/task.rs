@@ -8,7 +8,7 @@ use crate::store::memory::Kept;
 /// A kind of work. A proposal has one event and one message, so its id is the task's.
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory keeps values, not bytes"))]
 pub(crate) trait Task: Kept + Clone + Send + Sync + 'static {
-    /// Where a database keeps it.
+    /// Where a database keeps it, and its name in logs.
     const TABLE: &str;
 
     fn id(&self) -> PropostaId;

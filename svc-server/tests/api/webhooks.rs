@@ -151,9 +151,9 @@ async fn first_result(server: &Server, id: &str) -> String {
     let token = server.token().await;
     within(async {
         loop {
-            let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
-            if let Some(attempt) = body["webhook"]["tentativas"].get(0) {
-                return attempt["resultado"].as_str().unwrap().to_owned();
+            let webhook = server.webhook(&token, id).await;
+            if let [first, ..] = results(&webhook)[..] {
+                return first.to_owned();
             }
             // Lets a virtual clock move on.
             tokio::time::sleep(Duration::from_millis(10)).await;
