@@ -112,7 +112,8 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
 async fn open(config: &Config) -> io::Result<Store> {
     #[cfg(feature = "postgres")]
     if let Some(database) = &config.database {
-        return Store::postgres(database, config.clock.clone()).await.map_err(io::Error::other);
+        let writer = u64::from_ne_bytes(config.random.bytes().map_err(io::Error::other)?);
+        return Store::postgres(database, config.clock.clone(), writer).await.map_err(io::Error::other);
     }
     Ok(Store::memory(config.max_proposals, config.clock.clone()))
 }

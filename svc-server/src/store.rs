@@ -113,10 +113,10 @@ impl Store {
         Self(Kind::Memory(Box::new(Memory::new(max_proposals, clock))))
     }
 
-    /// In a database that other servers can share. Brings its schema up to date.
+    /// In a database that other servers can share, each with a number of its own. Brings its schema up to date.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn postgres(url: &DatabaseUrl, clock: Clock) -> Result<Self, OpenError> {
-        Ok(Self(Kind::Postgres(Postgres::open(url, clock).await?)))
+    pub(crate) async fn postgres(url: &DatabaseUrl, clock: Clock, writer: u64) -> Result<Self, OpenError> {
+        Ok(Self(Kind::Postgres(Postgres::open(url, clock, writer).await?)))
     }
 
     /// Whether it serves.

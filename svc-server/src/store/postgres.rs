@@ -1,6 +1,7 @@
 //! The store in PostgreSQL: each call one statement or one short transaction, within one budget of time, so that a database
 //! that is away costs a caller no more than that (D20 to D23).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -55,6 +56,9 @@ mod outbox;
 pub(super) struct Postgres {
     pool: Pool,
     clock: Clock,
+    /// Drawn by this process, and how many answers it has written: together they name one write among those of all servers.
+    writer: u64,
+    written: AtomicU64,
 }
 
 /// Why a call did not come to its end.
@@ -65,7 +69,7 @@ enum Failed {
 }
 
 impl Postgres {
-    pub(super) async fn open(url: &DatabaseUrl, clock: Clock) -> Result<Self, OpenError> {
+    pub(super) async fn open(url: &DatabaseUrl, clock: Clock, writer: u64) -> Result<Self, OpenError> {
         let pool = url.pool();
         let mut object = pool.get().await.map_err(|error| match error {
             deadpool_postgres::PoolError::Backend(error) => connect::away(error),
@@ -74,7 +78,7 @@ impl Postgres {
         connect::migrate(&mut object).await?;
         // It holds the migrations' lock, and ends with it.
         drop(Object::take(object));
-        Ok(Self { pool, clock })
+        Ok(Self { pool, clock, writer, written: AtomicU64::new(0) })
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
@@ -140,11 +144,11 @@ impl Postgres {
         })
     }
 
-    /// Answer and event in one statement, guarded by the version. Made again after an unknown outcome, it finds its own
-    /// answer in the record.
+    /// Answer and event in one statement, guarded by the version. Made again after an unknown outcome, it finds its own mark
+    /// in the record; the same answer in the same millisecond, given elsewhere, has another.
     pub(super) async fn commit(&self, transition: &Transition, delivery: &Delivery) -> Result<(), CommitError> {
         const COMMIT: &str = "WITH moved AS (
-                UPDATE propostas SET versao = $2, status = $3, respondida_em = $4, dados = $5
+                UPDATE propostas SET versao = $2, status = $3, respondida_em = $4, dados = $5, escrita = $10
                 WHERE id = $1 AND versao = $2 - 1 RETURNING id)
             INSERT INTO webhooks (id, client_id, host, due, since, dados)
             SELECT id, $6, $7, w, w, $9 FROM moved, (SELECT now() + $8::bigint * interval '1 microsecond') AS t (w)";
@@ -152,15 +156,16 @@ impl Postgres {
         let (id, versao, status) = (uuid(next.id()), version(next), next.status().as_str());
         let (respondida_em, dados, task) = (next.respondida_em(), next.to_stored(), delivery.to_stored());
         let (client_id, host, wait) = (next.client_id(), Task::host(delivery), self.wait(delivery.next()));
+        let escrita = Uuid::from_u64_pair(self.writer, self.written.fetch_add(1, Ordering::Relaxed));
         let committed = call!(self, db => {
             let commit = db.prepare_cached(COMMIT).await?;
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
-                [&id, &versao, &status, &respondida_em, &dados, &client_id, &host, &wait, &task];
+            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 10] =
+                [&id, &versao, &status, &respondida_em, &dados, &client_id, &host, &wait, &task, &escrita];
             if db.execute(&commit, &parameters).await? == 1 {
                 return Ok(true);
             }
-            let stored = db.prepare_cached("SELECT dados = $2 FROM propostas WHERE id = $1").await?;
-            Ok(db.query_opt(&stored, &[&id, &dados]).await?.is_some_and(|row| row.get(0)))
+            let ours = db.prepare_cached("SELECT FROM propostas WHERE id = $1 AND escrita = $2").await?;
+            Ok(db.query_opt(&ours, &[&id, &escrita]).await?.is_some())
         })?;
         if committed { Ok(()) } else { Err(CommitError::Conflict) }
     }

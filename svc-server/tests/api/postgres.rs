@@ -95,7 +95,14 @@ async fn f72_f73_f74_the_same_proposal_on_three_servers_at_once_is_one_row_one_m
 #[tokio::test]
 async fn f71_conflicting_answers_on_three_servers_have_one_winner_and_one_event() {
     let Some(database) = Database::fresh() else { return };
-    let servers = [server(&database).await, server(&database).await, server(&database).await];
+    // All answers in one millisecond: what tells them apart is who wrote them.
+    let one = || {
+        Server::with(|config| {
+            shared(config, &database);
+            config.clock = svc_server::Clock::from_fn(|| "2026-11-27T20:31:44.123Z".parse().unwrap());
+        })
+    };
+    let servers = [one().await, one().await, one().await];
     let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let token = servers[0].token().await;
     for round in 0..10 {

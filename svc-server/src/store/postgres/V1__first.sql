@@ -8,6 +8,8 @@ CREATE TABLE propostas (
     status                text        NOT NULL,
     criada_em             timestamptz NOT NULL,
     respondida_em         timestamptz,
+    -- The write that answered it, by which its writer knows it after a broken connection.
+    escrita               uuid,
     -- Whether a person's data are still in it.
     tem_dados             boolean     NOT NULL DEFAULT true,
     dados                 bytea       NOT NULL,
