@@ -39,7 +39,7 @@ pub use sender::Sender;
 
 mod store;
 #[cfg(feature = "postgres")]
-pub use store::{BadDatabaseUrl, DatabaseUrl, OpenError};
+pub use store::{BadDatabaseUrl, DatabaseUrl};
 
 mod settings;
 pub use settings::{BadSetting, LogFormat, SETTINGS, Setting, Settings};

@@ -5,11 +5,13 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -33,12 +35,17 @@ const HEADER_DEADLINE: Duration = Duration::from_secs(20);
 const WRITE_DEADLINE: Duration = Duration::from_secs(30);
 /// Largest header block (C38).
 const MAX_HEADER_BYTES: usize = 16 * 1024;
+/// Connections are told to close with their next answer; those that send no request are closed after this. A client whose
+/// request was on its way in that moment gets its answer.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 /// Connections that are not done by then are cut at the end.
 const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
 /// So much longer have the attempts of the last answers.
 const DRAIN_RESERVE: Duration = Duration::from_secs(3);
 /// How often it is looked for data that have been kept long enough.
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often a database that was away at the start is looked for.
+const PREPARE_PAUSE: Duration = Duration::from_secs(1);
 /// Connections of those who read the metrics.
 const MAX_SCRAPERS: usize = 16;
 /// After an accept that failed for lack of resources.
@@ -59,8 +66,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// The listener's address cannot be read, before the first request; or a fault of ours ended the delivery of webhooks or
-/// messages. Nothing that a client does ends a server.
+/// The listener's address cannot be read; the database refuses this server, or its schema is newer; or a fault of ours ended
+/// the delivery of webhooks or messages. A database that is away ends nothing, and nothing that a client does ends a server.
 pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let base_url = match &config.base_url {
         Some(base_url) => base_url.clone(),
@@ -91,6 +98,7 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
         deadline = &mut served => deadline,
         // It ends only by a panic, and answers that go nowhere are worse than no answers.
         Some(_) = work.join_next() => return Err(io::Error::other("a task that works off what is due failed")),
+        error = refused(&app.store) => return Err(error),
     };
     // Requests have ended: each could still make work. That has the rest of the time, and a little more.
     stop.send_replace(Some(deadline + DRAIN_RESERVE));
@@ -101,8 +109,10 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
     }
     if let Ok(waiting) = app.store.waiting(&app.config.partners.current()).await {
         let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
-        if webhooks + messages > 0 {
-            tracing::warn!(webhooks, messages, "not delivered at the end; a store in memory loses them");
+        match webhooks + messages {
+            0 => {}
+            _ if app.store.lasts() => tracing::info!(webhooks, messages, "wait in the store for the next server"),
+            _ => tracing::warn!(webhooks, messages, "not delivered at the end, and lost with the store in memory"),
         }
     }
     Ok(())
@@ -113,9 +123,24 @@ async fn open(config: &Config) -> io::Result<Store> {
     #[cfg(feature = "postgres")]
     if let Some(database) = &config.database {
         let writer = u64::from_ne_bytes(config.random.bytes().map_err(io::Error::other)?);
-        return Store::postgres(database, config.clock.clone(), writer).await.map_err(io::Error::other);
+        let store = Store::postgres(database, config.clock.clone(), writer);
+        if !store.prepare().await.map_err(io::Error::other)? {
+            tracing::warn!("database is away; until it comes, requests are answered 503");
+        }
+        return Ok(store);
     }
     Ok(Store::memory(config.max_proposals, config.clock.clone()))
+}
+
+/// Prepares a store that was away, as soon as it comes. Completes only if it cannot be used.
+async fn refused(store: &Store) -> io::Error {
+    loop {
+        match store.prepare().await {
+            Ok(true) => std::future::pending().await,
+            Ok(false) => tokio::time::sleep(PREPARE_PAUSE).await,
+            Err(error) => return io::Error::other(error),
+        }
+    }
 }
 
 /// Takes the data of persons out of what was answered long enough ago, hour by hour.
@@ -156,7 +181,7 @@ where
     F: Future<Output = Reply> + Send + 'static,
 {
     let connections = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
-    let graceful = GracefulShutdown::new();
+    let (graceful, closing) = (GracefulShutdown::new(), Arc::new(AtomicBool::new(false)));
     let mut tasks = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     let mut failing = false;
@@ -166,31 +191,48 @@ where
             let permit = Arc::clone(&connections).acquire_owned().await.expect("never closed");
             (permit, listener.accept().await)
         };
-        let (permit, accepted) = tokio::select! {
-            () = &mut shutdown => break,
+        let accepted = tokio::select! {
+            biased;
+            () = &mut shutdown, if !closing.load(Ordering::Relaxed) => {
+                closing.store(true, Ordering::Relaxed);
+                continue;
+            }
             Some(_) = tasks.join_next() => continue,
-            accepted = accepted => accepted,
+            accepted = accepted => Some(accepted),
+            // Whoever had connected before is served; then the listener goes.
+            () = std::future::ready(()), if closing.load(Ordering::Relaxed) => None,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            None => break,
+            Some((permit, Ok((stream, peer)))) => {
                 failing = false;
-                let (app, peer) = (Arc::clone(&app), peer.ip());
-                let connection =
-                    graceful.watch(connection(stream, move |request| handle(Arc::clone(&app), request, peer)));
+                let (app, peer, closing) = (Arc::clone(&app), peer.ip(), Arc::clone(&closing));
+                let connection = connection(stream, move |request| {
+                    let (reply, closing) = (handle(Arc::clone(&app), request, peer), Arc::clone(&closing));
+                    async move {
+                        let mut reply = reply.await;
+                        if closing.load(Ordering::Relaxed) {
+                            reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                        }
+                        reply
+                    }
+                });
+                let connection = graceful.watch(connection);
                 tasks.spawn(async move {
                     // A broken connection is the client's affair.
                     let _ = connection.await;
                     drop(permit);
                 });
             }
-            Err(error) if is_connection_error(&error) => {}
+            Some((_, Err(error))) if is_connection_error(&error) => {}
+            Some((_, Err(_))) if closing.load(Ordering::Relaxed) => break,
             // Out of descriptors, or of memory: it passes when others are done. Said once, not each time.
-            Err(error) => {
+            Some((_, Err(error))) => {
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(%error, "accept fails");
                 }
                 tokio::select! {
-                    () = &mut shutdown => break,
+                    () = &mut shutdown => closing.store(true, Ordering::Relaxed),
                     () = tokio::time::sleep(ACCEPT_PAUSE) => {}
                 }
             }
@@ -198,6 +240,8 @@ where
     }
     drop(listener);
     let deadline = Instant::now() + DRAIN_DEADLINE;
+    let ended = async { while tasks.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(LAST_REQUEST, ended).await;
     if tokio::time::timeout_at(deadline.into(), graceful.shutdown()).await.is_err() {
         tracing::warn!("connections cut off at the end");
     }

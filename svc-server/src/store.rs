@@ -22,7 +22,7 @@ use crate::store::memory::Memory;
 #[cfg(feature = "postgres")]
 use crate::store::postgres::Postgres;
 #[cfg(feature = "postgres")]
-pub use crate::store::postgres::{BadDatabaseUrl, DatabaseUrl, OpenError};
+pub use crate::store::postgres::{BadDatabaseUrl, DatabaseUrl};
 pub(crate) use crate::store::task::Task;
 
 /// The place of all records.
@@ -66,6 +66,18 @@ pub(crate) enum StoreError {
     /// It holds what this version cannot read.
     #[error("stored bytes cannot be read")]
     Corrupt,
+}
+
+/// Why a store cannot be used, now or later.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory can always be used"))]
+pub(crate) enum OpenError {
+    /// The database does not let this server in: no such user, password or database. With its SQLSTATE.
+    #[error("database refuses this server: SQLSTATE {0}")]
+    Refused(String),
+    /// Its schema is not one that this version can use.
+    #[error("database's schema cannot be used: {0}")]
+    Schema(String),
 }
 
 /// Why an answer was not stored.
@@ -113,10 +125,20 @@ impl Store {
         Self(Kind::Memory(Box::new(Memory::new(max_proposals, clock))))
     }
 
-    /// In a database that other servers can share, each with a number of its own. Brings its schema up to date.
+    /// In a database that other servers can share, each with a number of its own. It is to be prepared before it serves.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn postgres(url: &DatabaseUrl, clock: Clock, writer: u64) -> Result<Self, OpenError> {
-        Ok(Self(Kind::Postgres(Postgres::open(url, clock, writer).await?)))
+    pub(crate) fn postgres(url: &DatabaseUrl, clock: Clock, writer: u64) -> Self {
+        Self(Kind::Postgres(Postgres::new(url, clock, writer)))
+    }
+
+    /// Brings a database's schema up to date; `false` while it is away.
+    pub(crate) async fn prepare(&self) -> Result<bool, OpenError> {
+        each!(self, _memory => Ok(true), postgres => postgres.prepare())
+    }
+
+    /// Whether what it holds outlives this process.
+    pub(crate) fn lasts(&self) -> bool {
+        !matches!(self.0, Kind::Memory(_))
     }
 
     /// Whether it serves.

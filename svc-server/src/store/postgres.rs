@@ -1,9 +1,12 @@
 //! The store in PostgreSQL: each call one statement or one short transaction, within one budget of time, so that a database
 //! that is away costs a caller no more than that (D20 to D23).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use chrono::{DateTime, Utc};
 use deadpool_postgres::{Object, Pool};
 use svc_core::{Corrupt, Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Transition};
@@ -11,12 +14,13 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use crate::partners::Partners;
 use crate::seams::Clock;
-use crate::store::{CommitError, Inserted, StoreError, Task, Waiting, Waits, Whole};
-pub use connect::{BadDatabaseUrl, DatabaseUrl, OpenError};
+use crate::store::{CommitError, Inserted, OpenError, StoreError, Task, Waiting, Waits, Whole};
+pub use connect::{BadDatabaseUrl, DatabaseUrl};
 
 /// Over the wait for a connection, connecting and the statements of one call.
 const BUDGET: Duration = Duration::from_millis(2_500);
@@ -49,12 +53,19 @@ macro_rules! call {
     }};
 }
 
+/// The parameters of a statement.
+macro_rules! parameters {
+    ($($value:expr),+ $(,)?) => { &[$(&Hidden(&$value) as &(dyn ToSql + Sync)),+] };
+}
+
 mod connect;
 mod outbox;
 
 #[derive(Debug)]
 pub(super) struct Postgres {
     pool: Pool,
+    /// Whether the schema is known to be this version's. Nothing is asked of it before.
+    prepared: AtomicBool,
     clock: Clock,
     /// Drawn by this process, and how many answers it has written: together they name one write among those of all servers.
     writer: u64,
@@ -69,16 +80,15 @@ enum Failed {
 }
 
 impl Postgres {
-    pub(super) async fn open(url: &DatabaseUrl, clock: Clock, writer: u64) -> Result<Self, OpenError> {
-        let pool = url.pool();
-        let mut object = pool.get().await.map_err(|error| match error {
-            deadpool_postgres::PoolError::Backend(error) => connect::away(error),
-            other => OpenError::Away(other.to_string()),
-        })?;
-        connect::migrate(&mut object).await?;
-        // It holds the migrations' lock, and ends with it.
-        drop(Object::take(object));
-        Ok(Self { pool, clock, writer, written: AtomicU64::new(0) })
+    pub(super) fn new(url: &DatabaseUrl, clock: Clock, writer: u64) -> Self {
+        Self { pool: url.pool(), prepared: AtomicBool::new(false), clock, writer, written: AtomicU64::new(0) }
+    }
+
+    pub(super) async fn prepare(&self) -> Result<bool, OpenError> {
+        if !self.prepared.load(Ordering::Acquire) && connect::migrate(&self.pool).await? {
+            self.prepared.store(true, Ordering::Release);
+        }
+        Ok(self.prepared.load(Ordering::Acquire))
     }
 
     pub(super) async fn ping(&self) -> Result<(), StoreError> {
@@ -107,13 +117,13 @@ impl Postgres {
             let inserted = db
                 .execute(
                     &insert,
-                    &[&id, &client_id, &theirs, &versao, &status, &criada_em, &dados, &host, &wait, &task],
+                    parameters![id, client_id, theirs, versao, status, criada_em, dados, host, wait, task],
                 )
                 .await?;
             if inserted == 1 {
                 return Ok(Inserted::New);
             }
-            let first = db.query_one(&db.prepare_cached(FIRST).await?, &[&client_id, &theirs]).await?;
+            let first = db.query_one(&db.prepare_cached(FIRST).await?, parameters![client_id, theirs]).await?;
             let first = Proposta::from_stored(first.get(0))?;
             Ok(if first.id() == proposta.id() { Inserted::New } else { Inserted::Exists(first) })
         })
@@ -123,7 +133,7 @@ impl Postgres {
         let id = uuid(id);
         call!(self, db => {
             let found = db.prepare_cached("SELECT dados FROM propostas WHERE id = $1").await?;
-            let row = db.query_opt(&found, &[&id]).await?;
+            let row = db.query_opt(&found, parameters![id]).await?;
             Ok(row.map(|row| Proposta::from_stored(row.get(0))).transpose()?)
         })
     }
@@ -132,7 +142,7 @@ impl Postgres {
         const WHOLE: &str = "SELECT p.dados, m.dados, w.dados FROM propostas p
             JOIN mensagens m USING (id) LEFT JOIN webhooks w USING (id) WHERE p.id = $1";
         let id = uuid(id);
-        call!(self, db => { Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, &[&id]).await?)?) })
+        call!(self, db => { Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![id]).await?)?) })
     }
 
     pub(super) async fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Result<Option<Whole>, StoreError> {
@@ -140,7 +150,7 @@ impl Postgres {
             JOIN mensagens m USING (id) LEFT JOIN webhooks w USING (id)
             WHERE p.client_id = $1 AND p.id_proposta_parceiro = $2";
         call!(self, db => {
-            Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, &[&client_id, &id.as_str()]).await?)?)
+            Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![client_id, id.as_str()]).await?)?)
         })
     }
 
@@ -159,13 +169,13 @@ impl Postgres {
         let escrita = Uuid::from_u64_pair(self.writer, self.written.fetch_add(1, Ordering::Relaxed));
         let committed = call!(self, db => {
             let commit = db.prepare_cached(COMMIT).await?;
-            let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 10] =
-                [&id, &versao, &status, &respondida_em, &dados, &client_id, &host, &wait, &task, &escrita];
-            if db.execute(&commit, &parameters).await? == 1 {
+            let parameters =
+                parameters![id, versao, status, respondida_em, dados, client_id, host, wait, task, escrita];
+            if db.execute(&commit, parameters).await? == 1 {
                 return Ok(true);
             }
             let ours = db.prepare_cached("SELECT FROM propostas WHERE id = $1 AND escrita = $2").await?;
-            Ok(db.query_opt(&ours, &[&id, &escrita]).await?.is_some())
+            Ok(db.query_opt(&ours, parameters![id, escrita]).await?.is_some())
         })?;
         if committed { Ok(()) } else { Err(CommitError::Conflict) }
     }
@@ -180,15 +190,14 @@ impl Postgres {
         loop {
             let batch = call!(self, db => {
                 let (old, forget) = (db.prepare_cached(OLD).await?, db.prepare_cached(FORGET).await?);
-                let rows = db.query(&old, &[&before, &FORGOTTEN_AT_ONCE]).await?;
+                let rows = db.query(&old, parameters![before, FORGOTTEN_AT_ONCE]).await?;
                 let transaction = db.transaction().await?;
                 let mut batch = 0;
                 for row in rows {
                     let (id, versao): (Uuid, i32) = (row.get(0), row.get(1));
                     let removed = Proposta::from_stored(row.get(2))?.without_dados();
-                    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                        [&id, &versao, &version(&removed), &removed.to_stored()];
-                    batch += transaction.execute(&forget, &parameters).await?;
+                    let parameters = parameters![id, versao, version(&removed), removed.to_stored()];
+                    batch += transaction.execute(&forget, parameters).await?;
                 }
                 transaction.commit().await?;
                 Ok(usize::try_from(batch).unwrap_or(usize::MAX))
@@ -210,7 +219,7 @@ impl Postgres {
                         coalesce(extract(epoch FROM now() - min(since) FILTER (WHERE known)), 0)::float8
                     FROM (SELECT since, client_id = ANY ($1) AS known FROM {table} WHERE due IS NOT NULL) AS w"
                 );
-                let row = db.query_one(&db.prepare_cached(&waiting).await?, &[&known]).await?;
+                let row = db.query_one(&db.prepare_cached(&waiting).await?, parameters![known]).await?;
                 let [count, of_removed] = [row.get::<_, i64>(0), row.get(1)].map(|n| usize::try_from(n).unwrap_or(0));
                 let oldest = Duration::try_from_secs_f64(row.get(2)).unwrap_or_default();
                 *found = Waits { count, oldest, of_removed };
@@ -221,6 +230,9 @@ impl Postgres {
     }
 
     async fn connection(&self, deadline: Instant) -> Result<Object, StoreError> {
+        if !self.prepared.load(Ordering::Acquire) {
+            return Err(StoreError::Away);
+        }
         match timeout_at(deadline, self.pool.get()).await {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(_)) => {
@@ -270,7 +282,7 @@ fn passes(error: &tokio_postgres::Error) -> bool {
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+    error.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
 fn whole(row: Option<Row>) -> Result<Option<Whole>, Corrupt> {
@@ -288,6 +300,27 @@ fn uuid(id: PropostaId) -> Uuid {
 
 fn version(proposta: &Proposta) -> i32 {
     i32::try_from(proposta.version()).unwrap_or(i32::MAX)
+}
+
+/// A parameter that keeps itself out of the logs of the crate below, whatever their level: they hold each one's value (D20b).
+struct Hidden<'a, T>(&'a T);
+
+impl<T> fmt::Debug for Hidden<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl<T: ToSql> ToSql for Hidden<'_, T> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        self.0.to_sql(ty, out)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        T::accepts(ty)
+    }
+
+    to_sql_checked!();
 }
 
 impl From<tokio_postgres::Error> for Failed {

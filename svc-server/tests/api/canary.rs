@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::sync::{LazyLock, Mutex, Once};
 
 use svc_core::{IpRange, Perfil, Policy, Schedule};
+use svc_server::Config;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::harness::{Receiver, Server, TYPICAL, WALKTHROUGH, read, within};
@@ -134,69 +135,74 @@ fn w32_the_check_finds_what_it_looks_for() {
     }
 }
 
-/// The whole journey in each profile, with what each may show of a proposal: its id, or nothing that leads to it.
 #[tokio::test]
 async fn w32_a_full_run_at_trace_shows_no_secret_and_no_person() {
     for perfil in [Perfil::Homologacao, Perfil::Producao] {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let metrics = format!("http://{}/metrics", listener.local_addr().unwrap());
-        let mut server = Server::with(|config| {
-            config.policy = Policy::new(perfil).open(IpRange::parse("127.0.0.0/8").unwrap());
-            config.metrics = Some(listener);
-            config.schedule = Schedule::parse("0,0").unwrap();
-        })
-        .await;
-        // A webhook in clear in one profile; in the other a handshake with somebody who does not speak TLS.
-        let receiver = Receiver::answering(["HTTP/1.1 500 Oops", "HTTP/1.1 200 OK"]).await;
-        let url = match perfil {
-            Perfil::Homologacao => receiver.url.clone(),
-            Perfil::Producao => receiver.url.replace("http://", "https://"),
-        };
-        let token = server.token().await;
-        let body = TYPICAL.replace("https://parceiro.example.com/webhooks/svc", &url);
-        let (status, created) = read(server.post_proposta(&token, body.clone())).await;
-        assert_eq!(status, 200, "{created}");
-        let id = created["id_proposta_svc"].as_str().unwrap().to_owned();
-        if perfil == Perfil::Producao {
-            forbid(&id);
-        }
-        let link = within(server.next_link()).await;
-        // Each kind of refusal, with something in it that must not come back.
-        for bad in [
-            body.replace("123.456.789-09", "123.456.789-0"),
-            body.replace("5521900000002", "+5521900000002"),
-            body.replace("\"nome\"", "\"nome\": \"Beltrano da Silva Exemplo\", \"nome\""),
-            body.replace(&url, "ftp://beltrano.example/?k=canario-da-query"),
-            body.replace("PX-2026-000002\",", "PX-2026-000002\", \"simulacao\": \"123.456.789-09\","),
-            body.replace('}', ""),
-            WALKTHROUGH.replace("PARC-12345", "PX-2026-000002").replace("João", "\u{202e}João"),
-        ] {
-            let (status, _) = read(server.post_proposta(&token, bad)).await;
-            assert_eq!(status, 400);
-        }
-        assert_eq!(read(server.post_proposta(&token, body.replace("Beltrano", "Fulano"))).await.0, 409);
-        assert_eq!(server.login("parceiro-demo", "outro-segredo").await.0, 401);
-        assert_eq!(read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token[1..])).await.0, 401);
-        let post = |acao: &str| {
-            let form = server.http.post(&link).header("content-type", "application/x-www-form-urlencoded");
-            read(form.body(format!("acao={acao}")))
-        };
-        assert_eq!(post("talvez").await.0, 400);
-        assert_eq!(post("aceitar").await.0, 200);
-        assert_eq!(post("recusar").await.0, 409);
-        let page = server.http.get(&link).header("accept", "text/html").send().await.unwrap();
-        assert_eq!(page.status(), 200);
-        let webhook = server.ended(&token, &id).await;
-        assert_eq!(webhook["estado"], if perfil == Perfil::Producao { "falhou" } else { "entregue" });
-        assert_eq!(read(server.post(&format!("/v1/propostas/{id}/reenviar-webhook"), &token)).await.0, 202);
-        server.ended(&token, &id).await;
-        let counted = server.http.get(&metrics).send().await.unwrap().text().await.unwrap();
-        assert!(counted.contains("svc_webhook_attempts_total"));
-        look_at(&counted);
-        server.stop().await;
+        full_run(perfil, |_| ()).await;
     }
     let words = WORDS.lock().unwrap();
     assert!(words.lines > 50 && words.forbidden.len() > 5, "{} lines", words.lines);
     // Ours, and those of crates below us.
     assert!(words.targets.contains("svc_server") && words.targets.len() > 2, "{:?}", words.targets);
+}
+
+/// The whole journey in a profile, with what it may show of a proposal: its id, or nothing that leads to it.
+pub(crate) async fn full_run(perfil: Perfil, change: impl FnOnce(&mut Config)) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let metrics = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let mut server = Server::with(|config| {
+        config.policy = Policy::new(perfil).open(IpRange::parse("127.0.0.0/8").unwrap());
+        config.metrics = Some(listener);
+        config.schedule = Schedule::parse("0,0").unwrap();
+        change(config);
+    })
+    .await;
+    // A webhook in clear in one profile; in the other a handshake with somebody who does not speak TLS.
+    let receiver = Receiver::answering(["HTTP/1.1 500 Oops", "HTTP/1.1 200 OK"]).await;
+    let url = match perfil {
+        Perfil::Homologacao => receiver.url.clone(),
+        Perfil::Producao => receiver.url.replace("http://", "https://"),
+    };
+    let token = server.token().await;
+    let body = TYPICAL.replace("https://parceiro.example.com/webhooks/svc", &url);
+    let (status, created) = read(server.post_proposta(&token, body.clone())).await;
+    assert_eq!(status, 200, "{created}");
+    let id = created["id_proposta_svc"].as_str().unwrap().to_owned();
+    if perfil == Perfil::Producao {
+        forbid(&id);
+    }
+    let link = within(server.next_link()).await;
+    // Each kind of refusal, with something in it that must not come back.
+    for bad in [
+        body.replace("123.456.789-09", "123.456.789-0"),
+        body.replace("5521900000002", "+5521900000002"),
+        body.replace("\"nome\"", "\"nome\": \"Beltrano da Silva Exemplo\", \"nome\""),
+        body.replace(&url, "ftp://beltrano.example/?k=canario-da-query"),
+        body.replace("PX-2026-000002\",", "PX-2026-000002\", \"simulacao\": \"123.456.789-09\","),
+        body.replace('}', ""),
+        WALKTHROUGH.replace("PARC-12345", "PX-2026-000002").replace("João", "\u{202e}João"),
+    ] {
+        let (status, _) = read(server.post_proposta(&token, bad)).await;
+        assert_eq!(status, 400);
+    }
+    assert_eq!(read(server.post_proposta(&token, body.replace("Beltrano", "Fulano"))).await.0, 409);
+    assert_eq!(server.login("parceiro-demo", "outro-segredo").await.0, 401);
+    assert_eq!(read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token[1..])).await.0, 401);
+    let post = |acao: &str| {
+        let form = server.http.post(&link).header("content-type", "application/x-www-form-urlencoded");
+        read(form.body(format!("acao={acao}")))
+    };
+    assert_eq!(post("talvez").await.0, 400);
+    assert_eq!(post("aceitar").await.0, 200);
+    assert_eq!(post("recusar").await.0, 409);
+    let page = server.http.get(&link).header("accept", "text/html").send().await.unwrap();
+    assert_eq!(page.status(), 200);
+    let webhook = server.ended(&token, &id).await;
+    assert_eq!(webhook["estado"], if perfil == Perfil::Producao { "falhou" } else { "entregue" });
+    assert_eq!(read(server.post(&format!("/v1/propostas/{id}/reenviar-webhook"), &token)).await.0, 202);
+    server.ended(&token, &id).await;
+    let counted = server.http.get(&metrics).send().await.unwrap().text().await.unwrap();
+    assert!(counted.contains("svc_webhook_attempts_total"));
+    look_at(&counted);
+    server.stop().await;
 }

@@ -1,6 +1,7 @@
 //! A server of its own for each test, and a receiver of webhooks.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -57,10 +58,17 @@ impl TestClock {
     }
 }
 
-pub(crate) struct Server {
+/// Calls to a server at an address, whoever runs it.
+#[derive(Clone)]
+pub(crate) struct Api {
     pub(crate) base: String,
-    pub(crate) clock: TestClock,
     pub(crate) http: reqwest::Client,
+}
+
+/// A server in this process, and calls to it.
+pub(crate) struct Server {
+    api: Api,
+    pub(crate) clock: TestClock,
     /// The customers' links, as they were sent.
     pub(crate) links: UnboundedReceiver<String>,
     stop: oneshot::Sender<()>,
@@ -87,8 +95,7 @@ impl Server {
         change(&mut config);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(run(listener, config, async { drop(stopped.await) }));
-        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { base, clock, http, links, stop, task }
+        Self { api: Api::at(base), clock, links, stop, task }
     }
 
     /// The next customer's link.
@@ -101,7 +108,7 @@ impl Server {
     /// Asks the server to stop, and waits until it has.
     pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
-        drop(self.http);
+        drop(self.api);
         self.task.await.unwrap().unwrap();
     }
 
@@ -116,6 +123,21 @@ impl Server {
         })
         .await;
         stopping
+    }
+}
+
+impl Deref for Server {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.api
+    }
+}
+
+impl Api {
+    pub(crate) fn at(base: String) -> Self {
+        let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        Self { base, http: http.build().unwrap() }
     }
 
     pub(crate) async fn token(&self) -> String {

@@ -1,10 +1,14 @@
 //! The server as its callers meet it: real HTTP on a free port of this machine.
 
+#[cfg(feature = "postgres")]
+mod away;
 mod canary;
 #[cfg(feature = "postgres")]
 mod cluster;
 mod confirmar;
 mod corpora;
+#[cfg(feature = "postgres")]
+mod crash;
 mod delivery;
 mod harness;
 mod http;
@@ -16,6 +20,8 @@ mod network;
 mod postgres;
 mod program;
 mod propostas;
+#[cfg(feature = "postgres")]
+mod proxy;
 mod raw;
 mod resend;
 mod rotation;

@@ -5,29 +5,20 @@ use std::collections::HashSet;
 use svc_core::{Perfil, Policy, Schedule};
 use svc_server::{Config, ServerKey};
 
+use crate::canary;
 use crate::cluster::Database;
 use crate::harness::{Receiver, Server, TYPICAL, WALKTHROUGH, read, results, within};
 
 /// Servers that share a database share their keys.
-fn shared(config: &mut Config, database: &Database) {
+pub(crate) fn shared(config: &mut Config, database: &Database) {
     config.database = Some(database.url());
     config.clock = svc_server::Clock::system();
     config.token_key = ServerKey::new(vec![1; 32]).unwrap();
     config.link_key = ServerKey::new(vec![2; 32]).unwrap();
 }
 
-async fn server(database: &Database) -> Server {
+pub(crate) async fn server(database: &Database) -> Server {
     Server::with(|config| shared(config, database)).await
-}
-
-/// Waits until a statement gives this; the servers of the test go on meanwhile.
-async fn until(database: &Database, statement: &str, value: &str) {
-    within(async {
-        while database.sql(statement) != value {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -86,7 +77,7 @@ async fn f72_f73_f74_the_same_proposal_on_three_servers_at_once_is_one_row_one_m
     let other = servers[1].token_of("outro", "outro-segredo").await;
     assert_eq!(read(servers[2].post_proposta(&other, WALKTHROUGH)).await.0, 200);
     assert_eq!(database.sql("SELECT count(*), count(DISTINCT client_id) FROM propostas"), "2|2");
-    until(&database, "SELECT count(*) FROM mensagens WHERE due IS NOT NULL", "0").await;
+    database.until("SELECT count(*) FROM mensagens WHERE due IS NOT NULL", "0").await;
     let told: usize =
         servers.iter_mut().map(|server| std::iter::from_fn(|| server.links.try_recv().ok()).count()).sum();
     assert_eq!(told, 2, "one message a proposal");
@@ -173,6 +164,14 @@ async fn f37_servers_that_start_together_bring_the_schema_up_to_date_once_and_a_
 }
 
 #[tokio::test]
+async fn w32_a_full_run_at_trace_on_postgresql_shows_no_secret_and_no_person() {
+    for perfil in [Perfil::Homologacao, Perfil::Producao] {
+        let Some(database) = Database::fresh() else { return };
+        canary::full_run(perfil, |config| config.database = Some(database.url())).await;
+    }
+}
+
+#[tokio::test]
 async fn the_data_of_persons_go_after_their_time_and_leave_no_copy() {
     let Some(database) = Database::fresh() else { return };
     let first = server(&database).await;
@@ -189,7 +188,7 @@ async fn the_data_of_persons_go_after_their_time_and_leave_no_copy() {
         config.retention = Some(std::time::Duration::from_secs(7 * 24 * 60 * 60));
     })
     .await;
-    until(&database, "SELECT count(*) FROM propostas WHERE NOT tem_dados", "1").await;
+    database.until("SELECT count(*) FROM propostas WHERE NOT tem_dados", "1").await;
     for table in ["propostas", "webhooks", "mensagens"] {
         let dump = database.sql(&format!("SELECT convert_from(dados, 'UTF8') FROM {table} WHERE id = '{answered}'"));
         for datum in ["João", "111.444.777-35", "5511900000018", "2042.93", "2027-01-01"] {

@@ -181,7 +181,11 @@ async fn help_names_every_setting() {
 
 /// A running program and its address.
 pub(crate) async fn start(command: &mut Command) -> (Child, String) {
-    let mut child = command.args(["--listen", "127.0.0.1:0"]).spawn().unwrap();
+    start_at(command, "127.0.0.1:0").await
+}
+
+pub(crate) async fn start_at(command: &mut Command, listen: &str) -> (Child, String) {
+    let mut child = command.args(["--listen", listen]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = within(lines.next_line()).await.unwrap().unwrap();
     // The rest of the output stays unread: nothing may depend on it.

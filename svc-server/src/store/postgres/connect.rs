@@ -5,13 +5,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod};
+use refinery_core::error::Kind;
 use refinery_core::{Migration, Runner};
+use tokio::time::timeout;
+use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use url::Url;
 
+use crate::store::OpenError;
 use crate::tls;
 
 /// Connections of one server to its database.
@@ -41,17 +44,6 @@ pub enum BadDatabaseUrl {
     /// The file of `sslrootcert` cannot be read.
     #[error("sslrootcert names a file that cannot be read")]
     Authorities,
-}
-
-/// A database that cannot be served from.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// It does not answer, or refuses.
-    #[error("database cannot be reached: {0}")]
-    Away(String),
-    /// Its schema is not one that this version can use.
-    #[error("database's schema cannot be used: {0}")]
-    Schema(String),
 }
 
 impl DatabaseUrl {
@@ -121,21 +113,43 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-/// Brings the schema up to date. Of servers that start together one does, and the others wait; a schema that is newer than
-/// this version is left alone.
-pub(super) async fn migrate(client: &mut Client) -> Result<(), OpenError> {
+/// Brings the schema up to date; `false` while the database is away. Of servers that start together one does, and the others
+/// wait; a schema that is newer than this version is left alone.
+pub(super) async fn migrate(pool: &Pool) -> Result<bool, OpenError> {
     let first = Migration::unapplied("V1__first", include_str!("V1__first.sql"));
     let migrations = [first.map_err(|error| OpenError::Schema(error.to_string()))?];
-    // Waiting for one's turn may take longer than a statement should.
-    client.batch_execute("SET statement_timeout = 0").await.map_err(away)?;
-    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await.map_err(away)?;
-    // Each migration in a transaction of its own; the lock goes with the connection.
+    let connected = async {
+        let object = match timeout(CONNECT_DEADLINE, pool.get()).await {
+            Ok(Ok(object)) => object,
+            Ok(Err(PoolError::Backend(error))) => return Err(error),
+            Ok(Err(_)) | Err(_) => return Ok(None),
+        };
+        // It holds the lock, and ends with it.
+        let client = Object::take(object);
+        // Waiting for one's turn may take longer than a statement should.
+        client.batch_execute("SET statement_timeout = 0").await?;
+        client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
+        Ok(Some(client))
+    };
+    let mut client = match connected.await {
+        Ok(Some(client)) => client,
+        Ok(None) => return Ok(false),
+        Err(error) => return refused(&error).map_or(Ok(false), Err),
+    };
+    // Each migration in a transaction of its own.
     let runner = Runner::new(&migrations).set_abort_missing(true).set_abort_divergent(true);
-    runner.run_async(client).await.map_err(|error| OpenError::Schema(error.to_string()))?;
-    Ok(())
+    match runner.run_async(&mut *client).await {
+        Ok(_) => Ok(true),
+        Err(error) => match error.kind() {
+            Kind::Connection(_, cause) => cause.downcast_ref().and_then(refused).map_or(Ok(false), Err),
+            _ => Err(OpenError::Schema(error.to_string())),
+        },
+    }
 }
 
-/// Why a database is away. A message of the server can hold data; its code cannot.
-pub(super) fn away(error: tokio_postgres::Error) -> OpenError {
-    OpenError::Away(error.code().map_or_else(|| error.to_string(), |code| format!("SQLSTATE {}", code.code())))
+/// What no waiting mends. A message of the database can hold data; its code cannot.
+fn refused(error: &tokio_postgres::Error) -> Option<OpenError> {
+    let code = error.code()?.code();
+    // No such user or password (28), no such database (3D), no right (42).
+    ["28", "3D", "42"].iter().any(|class| code.starts_with(class)).then(|| OpenError::Refused(code.to_owned()))
 }

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{BUDGET, Postgres, judge, uuid};
+use tokio_postgres::types::ToSql;
+
+use super::{BUDGET, Hidden, Postgres, judge, uuid};
 use crate::bounds::{Permit, Room};
 use crate::outbox::{Lease, Leased};
 use crate::store::{StoreError, Task};
@@ -52,7 +54,7 @@ impl Postgres {
         let (leases, left_over) = call!(self, db => {
             let (due, lease) = (db.prepare_cached(&due).await?, db.prepare_cached(&lease).await?);
             let transaction = db.transaction().await?;
-            let rows = transaction.query(&due, &[&partners, &rooms, &full_partners, &full_hosts]).await?;
+            let rows = transaction.query(&due, parameters![partners, rooms, full_partners, full_hosts]).await?;
             let mut permits = HashMap::<Uuid, Permit>::new();
             for row in &rows {
                 if let Some(permit) = room.take(row.get(1), row.get(2)) {
@@ -62,7 +64,7 @@ impl Postgres {
             let mut leases = Vec::with_capacity(permits.len());
             let ids: Vec<Uuid> = permits.keys().copied().collect();
             if !ids.is_empty() {
-                for row in transaction.query(&lease, &[&ids, &time]).await? {
+                for row in transaction.query(&lease, parameters![ids, time]).await? {
                     let (id, fence, dados): (Uuid, i64, &[u8]) = (row.get(0), row.get(1), row.get(2));
                     match (T::from_stored(dados), permits.remove(&id)) {
                         (Ok(task), Some(permit)) => {
@@ -90,7 +92,7 @@ impl Postgres {
         let (id, fence, wait, dados) = (uuid(task.id()), fence.cast_signed(), self.wait(task.next()), task.to_stored());
         call!(self, db => {
             let record = db.prepare_cached(&record).await?;
-            Ok(db.execute(&record, &[&id, &fence, &wait, &dados]).await? == 1)
+            Ok(db.execute(&record, parameters![id, fence, wait, dados]).await? == 1)
         })
     }
 
@@ -107,7 +109,7 @@ impl Postgres {
         );
         let (id, fence, wait) = (uuid(task.id()), fence.cast_signed(), micros(wait));
         call!(self, db => {
-            db.execute(&db.prepare_cached(&put_back).await?, &[&id, &fence, &wait]).await?;
+            db.execute(&db.prepare_cached(&put_back).await?, parameters![id, fence, wait]).await?;
             Ok(())
         })
     }
@@ -134,9 +136,9 @@ impl Postgres {
         call!(self, db => {
             let (idle, change) = (db.prepare_cached(&idle).await?, db.prepare_cached(&change).await?);
             let transaction = db.transaction().await?;
-            if let Some(row) = transaction.query_opt(&idle, &[&id]).await? {
+            if let Some(row) = transaction.query_opt(&idle, parameters![id]).await? {
                 let task = T::from_stored(row.get(0))?.resend(schedule, now);
-                transaction.execute(&change, &[&id, &self.wait(task.next()), &task.to_stored()]).await?;
+                transaction.execute(&change, parameters![id, self.wait(task.next()), task.to_stored()]).await?;
             }
             transaction.commit().await?;
             Ok(())
