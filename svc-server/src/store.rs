@@ -8,6 +8,8 @@ mod memory;
 mod postgres;
 mod queue;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

@@ -60,6 +60,8 @@ macro_rules! parameters {
 
 mod connect;
 mod outbox;
+#[cfg(test)]
+pub(super) use outbox::due;
 
 #[derive(Debug)]
 pub(super) struct Postgres {

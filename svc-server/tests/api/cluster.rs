@@ -7,10 +7,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use svc_server::DatabaseUrl;
-
-use crate::harness::within;
-
 /// Does what it is told line by line, and says `done` after each. Whatever way this process ends, the pipe is closed then,
 /// and the database goes. PostgreSQL does not run as root. The folder `small` is a file system of its own, where root
 /// can mount one.
@@ -150,10 +146,6 @@ impl Database {
         Some(SHARED.as_ref()?.database())
     }
 
-    pub(crate) fn url(&self) -> DatabaseUrl {
-        DatabaseUrl::parse(&self.url_text()).unwrap()
-    }
-
     pub(crate) fn url_text(&self) -> String {
         self.url_through(self.cluster.port)
     }
@@ -173,12 +165,13 @@ impl Database {
 
     /// Waits until a statement gives this; the servers of the test go on meanwhile.
     pub(crate) async fn until(&self, statement: &str, value: &str) {
-        within(async {
-            while self.sql(statement) != value {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        for _ in 0..2_000 {
+            if self.sql(statement) == value {
+                return;
             }
-        })
-        .await;
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("it never came: {statement}");
     }
 
     /// Holds a transaction open that has done this, until the guard is dropped.

@@ -3,15 +3,19 @@
 use std::collections::HashSet;
 
 use svc_core::{Perfil, Policy, Schedule};
-use svc_server::{Config, ServerKey};
+use svc_server::{Config, DatabaseUrl, ServerKey};
 
 use crate::canary;
 use crate::cluster::Database;
 use crate::harness::{Receiver, Server, TYPICAL, WALKTHROUGH, read, results, within};
 
+fn url(database: &Database) -> DatabaseUrl {
+    DatabaseUrl::parse(&database.url_text()).unwrap()
+}
+
 /// Servers that share a database share their keys.
 pub(crate) fn shared(config: &mut Config, database: &Database) {
-    config.database = Some(database.url());
+    config.database = Some(url(database));
     config.clock = svc_server::Clock::system();
     config.token_key = ServerKey::new(vec![1; 32]).unwrap();
     config.link_key = ServerKey::new(vec![2; 32]).unwrap();
@@ -167,7 +171,7 @@ async fn f37_servers_that_start_together_bring_the_schema_up_to_date_once_and_a_
 async fn w32_a_full_run_at_trace_on_postgresql_shows_no_secret_and_no_person() {
     for perfil in [Perfil::Homologacao, Perfil::Producao] {
         let Some(database) = Database::fresh() else { return };
-        canary::full_run(perfil, |config| config.database = Some(database.url())).await;
+        canary::full_run(perfil, |config| config.database = Some(url(&database))).await;
     }
 }
 

@@ -25,16 +25,7 @@ impl Postgres {
         room: &Room<'_>,
         time: Duration,
     ) -> Result<Leased<T>, StoreError> {
-        let due = format!(
-            "SELECT w.id, w.client_id, w.host FROM unnest($1::text[], $2::bigint[]) AS p (client_id, room)
-            CROSS JOIN LATERAL (
-                SELECT id, client_id, host, due FROM {table}
-                WHERE client_id = p.client_id AND due <= now() AND (client_id, host) NOT IN
-                    (SELECT * FROM unnest($3::text[], $4::text[]))
-                ORDER BY due LIMIT p.room FOR UPDATE SKIP LOCKED) w
-            ORDER BY w.due",
-            table = T::TABLE
-        );
+        let due = due::<T>();
         let lease = format!(
             "UPDATE {table} SET fence = fence + 1, due = now() + $2::bigint * interval '1 microsecond',
                 leased_until = now() + $2::bigint * interval '1 microsecond'
@@ -144,6 +135,20 @@ impl Postgres {
             Ok(())
         })
     }
+}
+
+/// What is due and has room: of partners $1 so many rows as $2 says, none to the hosts $4 of the partners $3.
+pub(in crate::store) fn due<T: Task>() -> String {
+    format!(
+        "SELECT w.id, w.client_id, w.host FROM unnest($1::text[], $2::bigint[]) AS p (client_id, room)
+        CROSS JOIN LATERAL (
+            SELECT id, client_id, host, due FROM {table}
+            WHERE client_id = p.client_id AND due <= now() AND (client_id, host) NOT IN
+                (SELECT * FROM unnest($3::text[], $4::text[]))
+            ORDER BY due LIMIT p.room FOR UPDATE SKIP LOCKED) w
+        ORDER BY w.due",
+        table = T::TABLE
+    )
 }
 
 fn micros(time: Duration) -> i64 {

@@ -1,0 +1,193 @@
+//! Row 11 of a proposal's way: due work is leased, attempted and recorded.
+
+use std::collections::HashSet;
+
+use svc_core::{Jitter, Next, SendOutcome};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::outbox::Lease;
+
+fn ids<T: Task>(leases: &[Lease<T>]) -> Vec<PropostaId> {
+    leases.iter().map(|lease| lease.task.id()).collect()
+}
+
+#[tokio::test]
+async fn row_11_due_work_is_leased_once_and_recorded_by_its_holder_only() {
+    for place in places().await {
+        let bounds = Bounds::new(ROOMY);
+        let proposta = place.answered(1, "a").await;
+        let [first] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert_eq!(first.task.evento().id().proposta(), proposta.id());
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "leased");
+        place.advance(29);
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "still leased");
+        place.advance(2);
+        let [second] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert!(second.fence > first.fence);
+        // The first holder comes back late: nothing of it is stored.
+        let late = place.attempted(first.task, 200);
+        assert!(!place.store.record(first.fence, late.clone()).await.unwrap());
+        place.store.put_back(first.fence, &late, Duration::ZERO).await.unwrap();
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "the second holds it");
+        let failed = place.attempted(second.task, 500);
+        assert!(place.store.record(second.fence, failed.clone()).await.unwrap());
+        let whole = place.store.whole(proposta.id()).await.unwrap().unwrap();
+        assert_eq!(whole.delivery, Some(failed));
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "due in five seconds");
+        place.advance(5);
+        let [third] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        let delivered = place.attempted(third.task, 200);
+        assert_eq!(delivered.next(), Next::Done);
+        assert!(place.store.record(third.fence, delivered).await.unwrap());
+        place.advance(100_000);
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "it has ended");
+        assert_eq!(place.waiting().await, (0, 1));
+    }
+}
+
+#[tokio::test]
+async fn row_11_messages_are_leased_apart_from_webhooks() {
+    for place in places().await {
+        let bounds = Bounds::new(ROOMY);
+        let proposta = place.stored(1, "a").await;
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty());
+        let [lease] = place.lease::<Mensagem>(&bounds).await.try_into().unwrap();
+        let sent = lease.task.after(SendOutcome::Sent, &Schedule::MENSAGEM, Jitter::NONE, place.now());
+        assert!(place.store.record(lease.fence, sent.clone()).await.unwrap());
+        assert_eq!(place.store.whole(proposta.id()).await.unwrap().unwrap().mensagem, sent);
+        assert_eq!(place.waiting().await, (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn row_11_what_has_no_room_waits_and_hides_nothing_behind_it() {
+    for place in places().await {
+        for number in 0..6 {
+            place.answered(number, if number < 4 { "slow" } else { "quick" }).await;
+            place.advance(1);
+        }
+        let bounds = Bounds::new(Limits { per_host: 2, ..ROOMY });
+        // Two places at each host; a store may find them in two looks.
+        let mut held = place.lease::<Delivery>(&bounds).await;
+        held.extend(place.lease::<Delivery>(&bounds).await);
+        let expected = [0, 1, 4, 5].map(|number| PropostaId::from_random([number; 16]));
+        assert_eq!(ids(&held).into_iter().collect::<HashSet<_>>(), expected.into_iter().collect());
+        drop(held);
+        let next = place.lease::<Delivery>(&bounds).await;
+        assert_eq!(ids(&next), [2, 3].map(|number| PropostaId::from_random([number; 16])), "the longest due first");
+    }
+}
+
+#[tokio::test]
+async fn row_11_nothing_of_a_removed_partner_is_leased_and_it_is_counted_apart() {
+    for place in places().await {
+        let proposta = draft("P-1", "a").open(PropostaId::from_random([1; 16]), "removed", &digest_key(), place.now());
+        place.insert(&proposta).await.unwrap();
+        place.stored(2, "a").await;
+        place.advance(7);
+        assert_eq!(place.lease::<Mensagem>(&Bounds::new(ROOMY)).await.len(), 1);
+        let messages = place.store.waiting(&partners()).await.unwrap().messages;
+        assert_eq!((messages.count, messages.of_removed), (1, 1));
+        assert!(messages.oldest >= Duration::from_secs(7) && messages.oldest < Duration::from_secs(60));
+    }
+}
+
+#[tokio::test]
+async fn row_11_of_many_workers_no_two_hold_one_row() {
+    for place in places().await {
+        for number in 0..40 {
+            place.answered(number, "a").await;
+        }
+        let mut workers = JoinSet::new();
+        for _ in 0..8 {
+            let (store, bounds) = (Arc::clone(&place.store), Bounds::new(Limits { per_host: 7, ..ROOMY }));
+            workers.spawn(async move {
+                let mut held = Vec::new();
+                for _ in 0..4 {
+                    let leases = store.lease::<Delivery>(&bounds.room(&partners()), LEASE).await.unwrap().leases;
+                    held.extend(leases);
+                }
+                ids(&held)
+            });
+        }
+        let held = workers.join_all().await.concat();
+        assert_eq!(held.iter().collect::<HashSet<_>>().len(), held.len());
+        assert!(held.len() >= 35, "{}", held.len());
+    }
+}
+
+#[tokio::test]
+async fn row_11_what_is_given_back_is_due_again_after_the_wait_and_has_lost_no_attempt() {
+    for place in places().await {
+        let bounds = Bounds::new(ROOMY);
+        place.answered(1, "a").await;
+        let [lease] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        place.store.put_back(lease.fence, &lease.task, Duration::from_secs(3)).await.unwrap();
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty());
+        place.advance(3);
+        let [again] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert_eq!(again.task, lease.task);
+    }
+}
+
+#[tokio::test]
+async fn c19_a_resend_makes_a_task_due_unless_an_attempt_is_under_way() {
+    for place in places().await {
+        let bounds = Bounds::new(ROOMY);
+        let id = place.answered(1, "a").await.id();
+        let resend = || place.store.resend::<Delivery>(id, &Schedule::HOMOLOGACAO, place.now());
+        let [held] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        resend().await.unwrap();
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "never two at once");
+        let failed = place.attempted(held.task, 500);
+        assert!(place.store.record(held.fence, failed).await.unwrap(), "and its holder keeps it");
+        resend().await.unwrap();
+        let [early] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert_eq!(early.task.tentativas().len(), 1);
+        assert!(place.store.record(early.fence, place.attempted(early.task, 204)).await.unwrap());
+        assert!(place.lease::<Delivery>(&bounds).await.is_empty());
+        resend().await.unwrap();
+        let [anew] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert_eq!(anew.task.evento().id().proposta(), id);
+        // One whose holder never came back is nobody's.
+        place.advance(31);
+        resend().await.unwrap();
+        let [after] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+        assert!(after.fence > anew.fence);
+        assert!(!place.store.record(anew.fence, anew.task).await.unwrap());
+        // Nothing to resend is no error.
+        place
+            .store
+            .resend::<Delivery>(PropostaId::from_random([8; 16]), &Schedule::HOMOLOGACAO, place.now())
+            .await
+            .unwrap();
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn f55_claiming_looks_at_what_is_due_and_not_at_what_has_ended() {
+    let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
+    let database = place.database.as_ref().unwrap();
+    // 30,000 rows, of which one in a hundred is due.
+    database.sql(
+        "INSERT INTO propostas SELECT gen_random_uuid(), 'p0', n::text, 2, 'ACEITO', now(), now(), NULL, true, ''
+            FROM generate_series(1, 30000) n;
+        INSERT INTO webhooks SELECT id, client_id, 'h' || id_proposta_parceiro::int % 50,
+            CASE WHEN id_proposta_parceiro::int % 100 = 0 THEN now() END, NULL, NULL, 0, '' FROM propostas;
+        ANALYZE webhooks",
+    );
+    let mut claim = postgres::due::<Delivery>();
+    for (parameter, value) in ["'{p0,p1}'", "'{64,64}'", "'{p0}'", "'{h1}'"].iter().enumerate() {
+        claim = claim.replace(&format!("${}", parameter + 1), value);
+    }
+    let plan = database.sql(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}"));
+    assert!(plan.contains("\"webhooks_due\"") && !plan.contains("Seq Scan"), "{plan}");
+    let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let top = &plan[0]["Plan"];
+    assert_eq!(top["Actual Rows"].as_f64(), Some(64.0));
+    let pages = top["Shared Hit Blocks"].as_u64().unwrap() + top["Shared Read Blocks"].as_u64().unwrap();
+    // The table has some hundred; 64 locked rows cost a few each.
+    assert!(pages < 700, "{pages} pages: {plan}");
+}
