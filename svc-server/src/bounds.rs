@@ -80,12 +80,17 @@ impl Room<'_> {
         count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
     }
 
-    /// Partners that something may be begun for, and of each how much.
+    /// Partners that something may be begun for, and how much of each to look at: with many partners less of each, so that a
+    /// look at all of them finds about twice what there is room for, and not that times their number.
     #[cfg(feature = "postgres")]
     pub(crate) fn partners(&self) -> Vec<(&str, usize)> {
         let taken = self.bounds.0.lock();
         let partners = self.partners.client_ids().map(|partner| (partner, self.left(partner, &taken)));
-        partners.filter(|(_, left)| *left > 0).collect()
+        let mut partners: Vec<_> = partners.filter(|(_, left)| *left > 0).collect();
+        let free = self.bounds.0.limits.total.saturating_sub(taken.total);
+        let share = (2 * free).div_ceil(partners.len().max(1));
+        partners.iter_mut().for_each(|(_, left)| *left = share.min(*left));
+        partners
     }
 
     /// Hosts that have no place left for a partner.

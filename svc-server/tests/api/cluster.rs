@@ -38,7 +38,8 @@ const KEEPER: &str = r#"
 pub(crate) struct Cluster {
     folder: PathBuf,
     port: u16,
-    bin: PathBuf,
+    /// Where PostgreSQL's programs are.
+    pub(crate) bin: PathBuf,
     keeper: Mutex<(Child, BufReader<ChildStdout>)>,
 }
 

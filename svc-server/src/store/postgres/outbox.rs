@@ -42,7 +42,7 @@ impl Postgres {
         }
         let ((full_partners, full_hosts), time): ((Vec<String>, Vec<String>), _) =
             (room.full_hosts().into_iter().unzip(), micros(time));
-        let (leases, left_over) = call!(self, db => {
+        let (leases, more) = call!(self, db => {
             let (due, lease) = (db.prepare_cached(&due).await?, db.prepare_cached(&lease).await?);
             let transaction = db.transaction().await?;
             let rows = transaction.query(&due, parameters![partners, rooms, full_partners, full_hosts]).await?;
@@ -67,10 +67,14 @@ impl Postgres {
                 }
             }
             transaction.commit().await?;
-            Ok((leases, rows.len() > ids.len()))
+            // What found no place hid what lies behind it, and what filled a partner's share may have more behind it: both
+            // are to be seen at once, now that those places are taken.
+            let mut found = HashMap::<&str, i64>::new();
+            rows.iter().for_each(|row| *found.entry(row.get(1)).or_default() += 1);
+            let full = partners.iter().zip(&rooms).any(|(partner, room)| found.get(partner) == Some(room));
+            Ok((leases, full || rows.len() > ids.len()))
         })?;
-        // What found no place hid what lies behind it; now that those hosts are full, that is to be seen at once.
-        Ok(Leased { leases, next: left_over.then_some(Duration::ZERO) })
+        Ok(Leased { leases, next: more.then_some(Duration::ZERO) })
     }
 
     pub(in crate::store) async fn record<T: Task>(&self, fence: u64, task: &T) -> Result<bool, StoreError> {
