@@ -13,9 +13,10 @@ SECRET = "whsec_c2VncmVkby1kZS1kZW1vbnN0cmFjYW8tc3Zj"
 class Service:
     """`with Service() as service:` ends the server at its end."""
 
-    def __init__(self, listen="127.0.0.1:0"):
+    def __init__(self, listen="127.0.0.1:0", settings=None):
         program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "debug", "svc-server")
-        self.process = subprocess.Popen([program, "--listen", listen], stdout=subprocess.PIPE, text=True)
+        environment = os.environ | (settings or {})
+        self.process = subprocess.Popen([program, "--listen", listen], env=environment, stdout=subprocess.PIPE, text=True)
         greeting = self.process.stdout.readline()
         self.base = re.search(r"http://\S+", greeting).group(0)
 

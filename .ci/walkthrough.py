@@ -1,13 +1,21 @@
-"""The README's walkthrough, run as it stands: its blocks are taken from the file, none is written again here."""
+"""The README's walkthrough, run as it stands: its blocks are taken from the file, none is written again here. Once with the
+store in memory, and once with a database, where it outlives the server."""
 
 import hashlib
 import hmac
+import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
+import urllib.error
 
+from postgres import Postgres, programs
 from service import ROOT, Service
+
+# The README's own addresses: this one, and 127.0.0.1:9000 for the receiver.
+LISTEN = "127.0.0.1:8080"
 
 
 def blocks():
@@ -17,11 +25,11 @@ def blocks():
     return re.findall(r"```sh\n(.*?)```", section, re.S)
 
 
-if __name__ == "__main__":
+def walk():
+    """Does what a reader does; gives the id of the proposal."""
     server, receiver, *partner = blocks()
     assert server.strip() == "cargo run", "the first block starts the server"
-    # The README's own addresses: 127.0.0.1:8080 and :9000.
-    with Service("127.0.0.1:8080"), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         listening = subprocess.Popen(["bash", "-c", "exec " + receiver], stdout=subprocess.PIPE, text=True)
         try:
             script = "until (: >/dev/tcp/127.0.0.1/9000) 2>/dev/null; do sleep 0.1; done\n" + "".join(partner)
@@ -40,4 +48,37 @@ if __name__ == "__main__":
     signed = hmac.new(b"segredo-de-demonstracao-svc", body.encode(), hashlib.sha256).hexdigest()
     assert headers["x-svc-signature"] == signed, (headers, body)
     assert '"id_proposta_parceiro":"PARC-12345"' in body
+    return json.loads(body)["id_proposta_svc"]
+
+
+def still_there(service, proposal):
+    login = {"client_id": "parceiro-demo", "client_secret": "segredo-demo"}
+    token = service.call("/v1/login", login)["access_token"]
+    record = service.call(f"/v1/propostas/{proposal}", token=token)
+    assert record["status"] == "ACEITO" and record["id_proposta_parceiro"] == "PARC-12345", record
+    assert record["webhook"]["id"] == f"evt_{proposal}" and record["webhook"]["tentativas"], record
+    assert service.call(f"/confirmar/{proposal}?acao=aceitar")["ja_respondida"]
+    try:
+        service.call(f"/confirmar/{proposal}?acao=recusar")
+        raise AssertionError("a second answer was taken")
+    except urllib.error.HTTPError as error:
+        assert error.code == 409
+
+
+if __name__ == "__main__":
+    with Service(LISTEN):
+        walk()
     print("the README's walkthrough works")
+    if not programs():
+        if os.environ.get("CI") == "true":
+            sys.exit("there is no PostgreSQL, and CI walks with a database too")
+        print("left out: the same with a database, since there is no PostgreSQL")
+        sys.exit(0)
+    with Postgres() as url:
+        keys = {"SVC_TOKEN_KEY": "a token key that is long enough ...", "SVC_LINK_KEY": "a link key that is long enough ...."}
+        settings = {"SVC_DATABASE_URL": url} | keys
+        with Service(LISTEN, settings):
+            done = walk()
+        with Service(LISTEN, settings) as again:
+            still_there(again, done)
+    print("and with a database, where it is all there after a restart")

@@ -11,6 +11,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 /// and the database goes. PostgreSQL does not run as root. The folder `small` is a file system of its own, where root
 /// can mount one.
 const KEEPER: &str = r#"
+    # A signal to the whole group, such as Ctrl-C, is not for it: it has something to clear away.
+    trap : INT TERM HUP
     dir=$1; bin=$2; port=$3; me=$(id -u)
     as_user() { if [ "$me" = 0 ]; then setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; else "$@"; fi; }
     ctl() { as_user "$bin/pg_ctl" -D "$dir/data" -l "$dir/postgres.log" -s "$@"; }
