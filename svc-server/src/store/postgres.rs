@@ -197,7 +197,12 @@ impl Postgres {
                 let mut batch = 0;
                 for row in rows {
                     let (id, versao): (Uuid, i32) = (row.get(0), row.get(1));
-                    let removed = Proposta::from_stored(row.get(2))?.without_dados();
+                    let Ok(stored) = Proposta::from_stored(row.get(2)) else {
+                        // The others' time has come all the same.
+                        tracing::error!(table = "propostas", "a stored record cannot be read, and keeps a person's data");
+                        continue;
+                    };
+                    let removed = stored.without_dados();
                     let parameters = parameters![id, versao, version(&removed), removed.to_stored()];
                     batch += transaction.execute(&forget, parameters).await?;
                 }
