@@ -80,17 +80,19 @@ impl Room<'_> {
         count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
     }
 
-    /// Partners that something may be begun for, and how much of each to look at: with many partners less of each, so that a
-    /// look at all of them finds about twice what there is room for, and not that times their number.
+    /// Partners that something may be begun for.
     #[cfg(feature = "postgres")]
-    pub(crate) fn partners(&self) -> Vec<(&str, usize)> {
+    pub(crate) fn partners(&self) -> Vec<&str> {
         let taken = self.bounds.0.lock();
-        let partners = self.partners.client_ids().map(|partner| (partner, self.left(partner, &taken)));
-        let mut partners: Vec<_> = partners.filter(|(_, left)| *left > 0).collect();
-        let free = self.bounds.0.limits.total.saturating_sub(taken.total);
-        let share = (2 * free).div_ceil(partners.len().max(1));
-        partners.iter_mut().for_each(|(_, left)| *left = share.min(*left));
-        partners
+        self.partners.client_ids().filter(|partner| self.left(partner, &taken) > 0).collect()
+    }
+
+    /// How much of each host to look at, of so many partners: with many less of each, so that a look finds about twice what
+    /// there is room for, and not that times their number.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn share(&self, partners: usize) -> usize {
+        let Limits { total, per_host, .. } = self.bounds.0.limits;
+        (2 * total).div_ceil(partners.max(1)).min(per_host)
     }
 
     /// Hosts that have no place left for a partner.

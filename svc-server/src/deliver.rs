@@ -48,6 +48,10 @@ impl Work for Webhooks {
         &self.app.wake_webhooks
     }
 
+    fn is_shared(&self) -> bool {
+        self.app.store.lasts()
+    }
+
     async fn lease(&self, bounds: &Bounds) -> Result<Leased<Delivery>, StoreError> {
         self.outbound.close_idle();
         let partners = self.app.config.partners.current();

@@ -47,6 +47,10 @@ impl Work for Messages {
         &self.0.wake_messages
     }
 
+    fn is_shared(&self) -> bool {
+        self.0.store.lasts()
+    }
+
     async fn lease(&self, bounds: &Bounds) -> Result<Leased<Mensagem>, StoreError> {
         let partners = self.0.config.partners.current();
         self.0.store.lease(&bounds.room(&partners), LEASE).await

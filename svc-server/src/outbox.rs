@@ -25,6 +25,9 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Rings when something has become due.
     fn wake(&self) -> &Notify;
 
+    /// Whether other servers work off the same.
+    fn is_shared(&self) -> bool;
+
     /// Hands out what is due, as far as there is room.
     fn lease(&self, bounds: &Bounds) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
 
@@ -78,14 +81,22 @@ impl<W: Work> Outbox<W> {
             }
         };
         let drained = tokio::time::timeout_at(deadline.into(), async {
+            // What the last requests made is begun; in a store that others share, what is due then is theirs. When the store
+            // is away nothing is begun any more, and what is under way still ends.
+            let mut begins = true;
+            let mut next = Ok(None);
             loop {
-                let next = self.step().await;
-                if self.attempts.join_next().await.is_none() || next.is_err() {
+                if begins {
+                    next = self.step().await;
+                    begins = next.is_ok() && !self.work.is_shared();
+                }
+                if self.attempts.join_next().await.is_none() {
                     break next;
                 }
             }
         });
-        if !matches!(drained.await, Ok(Ok(None))) {
+        let drained = drained.await;
+        if !self.work.is_shared() && !matches!(drained, Ok(Ok(None))) || !self.attempts.is_empty() {
             tracing::warn!(work = W::NAME, cut_off = self.attempts.len(), "some of it is not done at the end");
         }
     }

@@ -42,10 +42,17 @@ const LAST_REQUEST: Duration = Duration::from_secs(1);
 const DRAIN_DEADLINE: Duration = Duration::from_secs(15);
 /// So much longer have the attempts of the last answers.
 const DRAIN_RESERVE: Duration = Duration::from_secs(3);
+/// How long a store may take to say what waits at the end.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 /// How often it is looked for data that have been kept long enough.
 const FORGET_EVERY: Duration = Duration::from_secs(60 * 60);
+/// So long does a start wait for its database; then requests are served, with 503 until it is ready.
+#[cfg(feature = "postgres")]
+const PREPARE_DEADLINE: Duration = Duration::from_secs(3);
 /// How often a database that was away at the start is looked for.
 const PREPARE_PAUSE: Duration = Duration::from_secs(1);
+/// The same after a time when that failed.
+const FORGET_AGAIN: Duration = Duration::from_secs(60);
 /// Connections of those who read the metrics.
 const MAX_SCRAPERS: usize = 16;
 /// After an accept that failed for lack of resources.
@@ -107,7 +114,8 @@ pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Futur
             tracing::error!("a task that works off what is due had failed");
         }
     }
-    if let Ok(waiting) = app.store.waiting(&app.config.partners.current()).await {
+    let partners = app.config.partners.current();
+    if let Ok(Ok(waiting)) = tokio::time::timeout(LAST_LOOK, app.store.waiting(&partners)).await {
         let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
         match webhooks + messages {
             0 => {}
@@ -124,15 +132,17 @@ async fn open(config: &Config) -> io::Result<Store> {
     if let Some(database) = &config.database {
         let writer = u64::from_ne_bytes(config.random.bytes().map_err(io::Error::other)?);
         let store = Store::postgres(database, config.clock.clone(), writer);
-        if !store.prepare().await.map_err(io::Error::other)? {
-            tracing::warn!("database is away; until it comes, requests are answered 503");
+        match tokio::time::timeout(PREPARE_DEADLINE, store.prepare()).await {
+            Ok(Err(error)) => return Err(io::Error::other(error)),
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) | Err(_) => tracing::warn!("database is not ready; until it is, requests are answered 503"),
         }
         return Ok(store);
     }
     Ok(Store::memory(config.max_proposals, config.clock.clone()))
 }
 
-/// Prepares a store that was away, as soon as it comes. Completes only if it cannot be used.
+/// Prepares a store that was not ready, as soon as it comes. Completes only if it cannot be used.
 async fn refused(store: &Store) -> io::Error {
     loop {
         match store.prepare().await {
@@ -152,12 +162,18 @@ async fn forget(app: Arc<App>, retention: Duration) {
             Some(before) => app.store.forget(before).await,
             None => Ok(0),
         };
-        match forgotten {
-            Ok(0) => {}
-            Ok(records) => tracing::info!(records, "data of persons removed"),
-            Err(error) => tracing::warn!(%error, "data of persons not removed yet"),
-        }
-        tokio::time::sleep(FORGET_EVERY).await;
+        let pause = match forgotten {
+            Ok(0) => FORGET_EVERY,
+            Ok(records) => {
+                tracing::info!(records, "data of persons removed");
+                FORGET_EVERY
+            }
+            Err(error) => {
+                tracing::warn!(%error, "data of persons not removed yet");
+                FORGET_AGAIN
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -199,8 +215,8 @@ where
             }
             Some(_) = tasks.join_next() => continue,
             accepted = accepted => Some(accepted),
-            // Whoever had connected before is served; then the listener goes.
-            () = std::future::ready(()), if closing.load(Ordering::Relaxed) => None,
+            // Whoever had connected before is served, once the runtime has looked; then the listener goes.
+            () = tokio::task::yield_now(), if closing.load(Ordering::Relaxed) => None,
         };
         match accepted {
             None => break,

@@ -27,7 +27,7 @@ const BUDGET: Duration = Duration::from_millis(2_500);
 /// How often a call is made that failed for what passes: a serialisation, a deadlock, a connection that ended.
 const MAX_TRIES: u32 = 3;
 /// Records whose data are removed in one transaction.
-const FORGOTTEN_AT_ONCE: i64 = 500;
+const FORGOTTEN_AT_ONCE: i64 = 50;
 
 /// One call: a connection and what is asked of it, in time. It may be made again, so it must come to the same.
 ///
@@ -182,23 +182,23 @@ impl Postgres {
         if committed { Ok(()) } else { Err(CommitError::Conflict) }
     }
 
-    /// Row by row in batches, each under its version.
+    /// Row by row in batches, each under its version. One that cannot be read is passed over.
     pub(super) async fn forget(&self, before: DateTime<Utc>) -> Result<usize, StoreError> {
-        const OLD: &str = "SELECT id, versao, dados FROM propostas
-            WHERE tem_dados AND respondida_em < $1 LIMIT $2";
+        const OLD: &str = "SELECT id, versao, dados, respondida_em FROM propostas
+            WHERE tem_dados AND respondida_em < $1 AND (respondida_em, id) > ($2, $3)
+            ORDER BY respondida_em, id LIMIT $4";
         const FORGET: &str = "UPDATE propostas SET versao = $3, dados = $4, tem_dados = false
             WHERE id = $1 AND versao = $2";
-        let mut forgotten = 0;
+        let (mut forgotten, mut last) = (0, (DateTime::UNIX_EPOCH, Uuid::nil()));
         loop {
-            let batch = call!(self, db => {
+            let (batch, seen) = call!(self, db => {
                 let (old, forget) = (db.prepare_cached(OLD).await?, db.prepare_cached(FORGET).await?);
-                let rows = db.query(&old, parameters![before, FORGOTTEN_AT_ONCE]).await?;
+                let rows = db.query(&old, parameters![before, last.0, last.1, FORGOTTEN_AT_ONCE]).await?;
                 let transaction = db.transaction().await?;
                 let mut batch = 0;
-                for row in rows {
+                for row in &rows {
                     let (id, versao): (Uuid, i32) = (row.get(0), row.get(1));
                     let Ok(stored) = Proposta::from_stored(row.get(2)) else {
-                        // The others' time has come all the same.
                         tracing::error!(table = "propostas", "a stored record cannot be read, and keeps a person's data");
                         continue;
                     };
@@ -207,12 +207,14 @@ impl Postgres {
                     batch += transaction.execute(&forget, parameters).await?;
                 }
                 transaction.commit().await?;
-                Ok(usize::try_from(batch).unwrap_or(usize::MAX))
+                let seen: Option<(DateTime<Utc>, Uuid)> = rows.last().map(|row| (row.get(3), row.get(0)));
+                Ok((usize::try_from(batch).unwrap_or(usize::MAX), seen))
             })?;
-            if batch == 0 {
-                return Ok(forgotten);
-            }
             forgotten += batch;
+            match seen {
+                Some(seen) => last = seen,
+                None => return Ok(forgotten),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! that was acknowledged is lost, and all goes on by itself when it is back.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,9 +20,10 @@ use crate::harness::{Api, Receiver, Server, WALKTHROUGH, read, results, within};
 use crate::postgres::{server, shared};
 use crate::proxy::Proxy;
 
-/// Asserts that a request is refused for now, in time, and says when to come back.
+/// Asserts that a request is refused for now, and says when to come back: within 3 s, and a bit for a machine that is busy with
+/// other tests; the wait for two calls of the store would be longer.
 async fn refused(request: RequestBuilder) {
-    let answer = timeout(Duration::from_secs(3), request.send()).await.expect("three seconds").unwrap();
+    let answer = timeout(Duration::from_secs(4), request.send()).await.expect("three seconds").unwrap();
     assert_eq!(answer.status(), 503);
     assert!(answer.headers().contains_key("retry-after"));
 }
@@ -164,7 +166,12 @@ async fn f47_a_database_restarted_under_load_loses_nothing_that_was_acknowledged
     over.store(true, Ordering::Relaxed);
     let acknowledged: Vec<_> = within(customers.join_all()).await.concat();
     // What is cut off while its lease is taken comes again after the lease; that end is brought about here.
-    database.sql("UPDATE webhooks SET due = now() WHERE due > now()");
+    // Beside the servers of this thread, whose locks it may wait for.
+    let database = tokio::task::spawn_blocking(move || {
+        database.sql("UPDATE webhooks SET due = now() WHERE due > now()");
+        database
+    });
+    let database = database.await.unwrap();
     let mut received = HashMap::new();
     while acknowledged.iter().any(|(id, _)| !received.contains_key(&format!("evt_{id}"))) {
         let event = receiver.next().await;
@@ -211,7 +218,7 @@ async fn f49_a_link_cut_after_the_commit_changes_no_answer() {
     assert_eq!(receiver.next().await.header("webhook-id"), format!("evt_{id}"));
     assert_eq!(results(&server.ended(&token, id).await), ["200"]);
 
-    // The record of an attempt, and the removal of its trace by a resend.
+    // The change of a resend, before its COMMIT: it is made again.
     let answered = cut("UPDATE 1");
     assert_eq!(read(server.post(&format!("/v1/propostas/{id}/reenviar-webhook"), &token)).await.0, 202);
     receiver.next().await;
@@ -323,7 +330,8 @@ async fn f43_servers_whose_clocks_are_ten_minutes_apart_share_the_databases() {
 async fn f44_a_full_disk_acknowledges_nothing_that_is_not_there_and_is_left_behind() {
     let Some(cluster) = Cluster::own() else { return };
     let Some(folder) = cluster.small("16m") else {
-        return eprintln!("left out: this user cannot mount a small file system to fill");
+        let _ = writeln!(std::io::stderr(), "left out: this user cannot mount a small file system to fill (F44)");
+        return;
     };
     let database = cluster.database();
     database.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", folder.display()));

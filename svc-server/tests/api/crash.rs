@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::canary;
-use crate::cluster::Database;
+use crate::cluster::{Database, free_port};
 use crate::harness::{Api, Receiver, WALKTHROUGH, read, read_request, results, within};
 use crate::program::{program, signal, start_at};
 
@@ -152,7 +152,7 @@ async fn three_servers_replaced_one_by_one_under_load_fail_no_request() {
     let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let mut servers = Vec::new();
     for _ in 0..3 {
-        servers.push(Process::on(&database, "0,1s").await);
+        servers.push(Process::start(&database, "0,1s", &format!("127.0.0.1:{}", free_port())).await);
     }
     let bases: Vec<_> = servers.iter().map(|server| server.api.base.clone()).collect();
     let token = servers[0].api.token().await;

@@ -17,7 +17,7 @@ CREATE TABLE propostas (
 );
 
 -- For the removal of a person's data some time after the answer.
-CREATE INDEX propostas_a_esquecer ON propostas (respondida_em) WHERE tem_dados AND respondida_em IS NOT NULL;
+CREATE INDEX propostas_a_esquecer ON propostas (respondida_em, id) WHERE tem_dados AND respondida_em IS NOT NULL;
 
 -- The event of each answer on its way to the partner, one a proposal.
 CREATE TABLE webhooks (
@@ -34,7 +34,7 @@ CREATE TABLE webhooks (
     dados         bytea       NOT NULL
 );
 
-CREATE INDEX webhooks_due ON webhooks (client_id, due) WHERE due IS NOT NULL;
+CREATE INDEX webhooks_due ON webhooks (client_id, host, due) WHERE due IS NOT NULL;
 
 -- The message to each customer, likewise.
 CREATE TABLE mensagens (
@@ -48,4 +48,4 @@ CREATE TABLE mensagens (
     dados         bytea       NOT NULL
 );
 
-CREATE INDEX mensagens_due ON mensagens (client_id, due) WHERE due IS NOT NULL;
+CREATE INDEX mensagens_due ON mensagens (client_id, host, due) WHERE due IS NOT NULL;

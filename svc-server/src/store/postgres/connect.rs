@@ -8,11 +8,11 @@ use std::time::Duration;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod};
 use refinery_core::error::Kind;
 use refinery_core::{Migration, Runner};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use crate::store::OpenError;
 use crate::tls;
@@ -22,6 +22,8 @@ const POOL_SIZE: usize = 16;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
 /// What the database itself ends (D20): a statement, and a transaction that nobody goes on with.
 const SESSION: &str = "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=10000";
+/// Between two looks whether it is one's turn.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Servers that bring the schema up to date take turns by this number.
 const MIGRATION_LOCK: i64 = 0x5356_4331;
 
@@ -58,6 +60,8 @@ impl DatabaseUrl {
     /// assert!(DatabaseUrl::parse("postgres://svc:segredo@127.0.0.1/svc").is_ok());
     /// assert!(DatabaseUrl::parse("postgres://svc@db.example/svc?sslmode=verify-full").is_ok());
     /// assert_eq!(DatabaseUrl::parse("postgres://svc@db.example/svc").unwrap_err(), BadDatabaseUrl::InClear);
+    /// let elsewhere = DatabaseUrl::parse("postgres://svc@localhost/svc?hostaddr=10.0.0.5");
+    /// assert_eq!(elsewhere.unwrap_err(), BadDatabaseUrl::InClear);
     /// assert_eq!(DatabaseUrl::parse("mysql://svc@127.0.0.1/svc").unwrap_err(), BadDatabaseUrl::Malformed);
     /// ```
     pub fn parse(text: &str) -> Result<Self, BadDatabaseUrl> {
@@ -79,14 +83,17 @@ impl DatabaseUrl {
         }
         url.set_query(None);
         if !pairs.is_empty() {
-            url.query_pairs_mut().extend_pairs(pairs);
+            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+            // The crate below takes a plus for itself.
+            url.set_query(Some(&query.replace('+', "%20")));
         }
         let mut config = Config::from_str(url.as_str()).map_err(|_| BadDatabaseUrl::Malformed)?;
         let here = |host: &Host| match host {
             Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
             Host::Unix(_) => true,
         };
-        if config.get_ssl_mode() != SslMode::Require && !config.get_hosts().iter().all(here) {
+        let all_here = config.get_hosts().iter().all(here) && config.get_hostaddrs().iter().all(|ip| ip.is_loopback());
+        if config.get_ssl_mode() != SslMode::Require && !all_here {
             return Err(BadDatabaseUrl::InClear);
         }
         if config.get_hosts().is_empty() || config.get_dbname().is_none() {
@@ -126,9 +133,11 @@ pub(super) async fn migrate(pool: &Pool) -> Result<bool, OpenError> {
         };
         // It holds the lock, and ends with it.
         let client = Object::take(object);
-        // Waiting for one's turn may take longer than a statement should.
+        // A migration may take longer than a statement should.
         client.batch_execute("SET statement_timeout = 0").await?;
-        client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
+        while !client.query_one("SELECT pg_try_advisory_lock($1)", &[&MIGRATION_LOCK]).await?.get::<_, bool>(0) {
+            sleep(LOCK_PAUSE).await;
+        }
         Ok(Some(client))
     };
     let mut client = match connected.await {

@@ -32,20 +32,17 @@ impl Postgres {
             WHERE id = ANY ($1) RETURNING id, fence, dados",
             table = T::TABLE
         );
-        let (partners, rooms): (Vec<&str>, Vec<i64>) = room
-            .partners()
-            .into_iter()
-            .map(|(partner, room)| (partner, i64::try_from(room).unwrap_or(i64::MAX)))
-            .unzip();
+        let partners = room.partners();
         if partners.is_empty() {
             return Ok(Leased { leases: Vec::new(), next: None });
         }
+        let share = i64::try_from(room.share(partners.len())).unwrap_or(i64::MAX);
         let ((full_partners, full_hosts), time): ((Vec<String>, Vec<String>), _) =
             (room.full_hosts().into_iter().unzip(), micros(time));
         let (leases, more) = call!(self, db => {
             let (due, lease) = (db.prepare_cached(&due).await?, db.prepare_cached(&lease).await?);
             let transaction = db.transaction().await?;
-            let rows = transaction.query(&due, parameters![partners, rooms, full_partners, full_hosts]).await?;
+            let rows = transaction.query(&due, parameters![partners, share, full_partners, full_hosts]).await?;
             let mut permits = HashMap::<Uuid, Permit>::new();
             for row in &rows {
                 if let Some(permit) = room.take(row.get(1), row.get(2)) {
@@ -67,12 +64,11 @@ impl Postgres {
                 }
             }
             transaction.commit().await?;
-            // What found no place hid what lies behind it, and what filled a partner's share may have more behind it: both
+            // What found no place hid what lies behind it, and what filled a host's share may have more behind it: both
             // are to be seen at once, now that those places are taken.
-            let mut found = HashMap::<&str, i64>::new();
-            rows.iter().for_each(|row| *found.entry(row.get(1)).or_default() += 1);
-            let full = partners.iter().zip(&rooms).any(|(partner, room)| found.get(partner) == Some(room));
-            Ok((leases, full || rows.len() > ids.len()))
+            let mut found = HashMap::<(&str, &str), i64>::new();
+            rows.iter().for_each(|row| *found.entry((row.get(1), row.get(2))).or_default() += 1);
+            Ok((leases, rows.len() > ids.len() || found.values().any(|found| *found == share)))
         })?;
         Ok(Leased { leases, next: more.then_some(Duration::ZERO) })
     }
@@ -141,15 +137,23 @@ impl Postgres {
     }
 }
 
-/// What is due and has room: of partners $1 so many rows as $2 says, none to the hosts $4 of the partners $3.
+/// Of each host of the partners $1 that has anything to come, and is none of the hosts $4 of the partners $3, the first $2 that
+/// are due. It steps from host to host by the index, so that what waits for a host without room costs nothing.
 pub(in crate::store) fn due<T: Task>() -> String {
     format!(
-        "SELECT w.id, w.client_id, w.host FROM unnest($1::text[], $2::bigint[]) AS p (client_id, room)
+        "WITH RECURSIVE hosts (client_id, host) AS (
+            SELECT p, (SELECT min(host) FROM {table} WHERE client_id = p AND due IS NOT NULL)
+            FROM unnest($1::text[]) AS p
+            UNION ALL
+            SELECT h.client_id,
+                (SELECT min(host) FROM {table} WHERE client_id = h.client_id AND host > h.host AND due IS NOT NULL)
+            FROM hosts h WHERE h.host IS NOT NULL)
+        SELECT w.id, w.client_id, w.host FROM hosts h
         CROSS JOIN LATERAL (
             SELECT id, client_id, host, due FROM {table}
-            WHERE client_id = p.client_id AND due <= now() AND (client_id, host) NOT IN
-                (SELECT * FROM unnest($3::text[], $4::text[]))
-            ORDER BY due LIMIT p.room FOR UPDATE SKIP LOCKED) w
+            WHERE client_id = h.client_id AND host = h.host AND due <= now()
+            ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED) w
+        WHERE (h.client_id, h.host) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))
         ORDER BY w.due",
         table = T::TABLE
     )

@@ -111,9 +111,14 @@ async fn row_11_of_many_workers_no_two_hold_one_row() {
                 ids(&held)
             });
         }
-        let held = workers.join_all().await.concat();
-        assert_eq!(held.iter().collect::<HashSet<_>>().len(), held.len());
-        assert!(held.len() >= 35, "{}", held.len());
+        let mut held = workers.join_all().await.concat();
+        // What one of them looked at while the others did, is left.
+        let (bounds, mut rest) = (Bounds::new(ROOMY), Vec::new());
+        while held.len() + rest.len() < 40 {
+            rest.extend(place.lease::<Delivery>(&bounds).await);
+        }
+        held.extend(ids(&rest));
+        assert_eq!(held.iter().collect::<HashSet<_>>().len(), 40);
     }
 }
 
@@ -170,24 +175,26 @@ async fn c19_a_resend_makes_a_task_due_unless_an_attempt_is_under_way() {
 async fn f55_claiming_looks_at_what_is_due_and_not_at_what_has_ended() {
     let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
     let database = place.database.as_ref().unwrap();
-    // 30,000 rows, of which one in a hundred is due.
+    // 30,000 rows that have ended, 30,000 that wait for a host without room, and 300 for others.
     database.sql(
         "INSERT INTO propostas SELECT gen_random_uuid(), 'p0', n::text, 2, 'ACEITO', now(), now(), NULL, true, ''
-            FROM generate_series(1, 30000) n;
-        INSERT INTO webhooks SELECT id, client_id, 'h' || id_proposta_parceiro::int % 50,
-            CASE WHEN id_proposta_parceiro::int % 100 = 0 THEN now() END, NULL, NULL, 0, '' FROM propostas;
+            FROM generate_series(1, 60300) n;
+        INSERT INTO webhooks SELECT id, client_id,
+            CASE WHEN n > 30000 AND n <= 60000 THEN 'full' ELSE 'h' || n % 3 END,
+            CASE WHEN n > 30000 THEN now() END, NULL, NULL, 0, ''
+            FROM (SELECT *, id_proposta_parceiro::int AS n FROM propostas) AS p;
         ANALYZE webhooks",
     );
     let mut claim = postgres::due::<Delivery>();
-    for (parameter, value) in ["'{p0,p1}'", "'{64,64}'", "'{p0}'", "'{h1}'"].iter().enumerate() {
+    for (parameter, value) in ["'{p0,p1}'", "8", "'{p0}'", "'{full}'"].iter().enumerate() {
         claim = claim.replace(&format!("${}", parameter + 1), value);
     }
     let plan = database.sql(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}"));
     assert!(plan.contains("\"webhooks_due\"") && !plan.contains("Seq Scan"), "{plan}");
     let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
     let top = &plan[0]["Plan"];
-    assert_eq!(top["Actual Rows"].as_f64(), Some(64.0));
+    assert_eq!(top["Actual Rows"].as_f64(), Some(24.0), "eight of each host");
     let pages = top["Shared Hit Blocks"].as_u64().unwrap() + top["Shared Read Blocks"].as_u64().unwrap();
-    // The table has some hundred; 64 locked rows cost a few each.
-    assert!(pages < 700, "{pages} pages: {plan}");
+    // The table has some hundred pages; 24 locked rows cost a few each.
+    assert!(pages < 300, "{pages} pages: {plan}");
 }
