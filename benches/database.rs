@@ -224,7 +224,7 @@ fn claim(database: &cluster::Database) {
         let mut times: Vec<f64> = Vec::new();
         let mut plan = String::new();
         for _ in 0..11 {
-            plan = database.sql(&format!("EXPLAIN (ANALYZE, BUFFERS) {claim}"));
+            plan = database.sql(&format!("SET jit = off; EXPLAIN (ANALYZE, BUFFERS) {claim}"));
             let time = plan.lines().find_map(|line| line.strip_prefix("Execution Time: ")).expect("a time");
             times.push(time.trim_end_matches(" ms").parse().expect("a number"));
         }
