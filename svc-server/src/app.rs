@@ -1,5 +1,7 @@
 //! What every request and every attempt shares.
 
+use std::time::Duration;
+
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use svc_core::{DigestKey, Perfil};
 use tokio::sync::{Notify, Semaphore};
@@ -12,6 +14,9 @@ use crate::metrics::Metrics;
 use crate::reply::{Problem, Reply};
 use crate::seams::NoRandomness;
 use crate::store::{Store, StoreError};
+
+/// What a request asks of the store is waited for so long in all, however many calls that takes.
+const STORE_DEADLINE: Duration = Duration::from_millis(2_750);
 
 /// What every request needs.
 #[derive(Debug)]
@@ -65,6 +70,11 @@ impl App {
     pub(crate) fn new_request_id(&self) -> Result<String, NoRandomness> {
         Ok(u128::from_ne_bytes(self.config.random.bytes()?)).map(|id| format!("{id:032x}"))
     }
+}
+
+/// All that a request asks of the store, in time. What it began goes on to its end.
+pub(crate) async fn in_time(asked: impl Future<Output = Result<Reply, Problem>>) -> Result<Reply, Problem> {
+    tokio::time::timeout(STORE_DEADLINE, asked).await.unwrap_or(Err(Problem::Unavailable(1)))
 }
 
 /// Runs a change of state to its end, whether or not anybody waits for it.

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::partners::Partners;
 
 /// What is counted, up to its limits.
@@ -22,6 +24,7 @@ pub(crate) struct Limits {
 struct Shared {
     limits: Limits,
     taken: Mutex<Taken>,
+    freed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +39,14 @@ struct Partner {
     hosts: HashMap<String, usize>,
 }
 
+/// How many hosts a store looks at, and how much of each.
+#[cfg(feature = "postgres")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub(crate) of_host: usize,
+    pub(crate) hosts: usize,
+}
+
 /// The place of one attempt, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -46,7 +57,17 @@ pub(crate) struct Permit {
 
 impl Bounds {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self(Arc::new(Shared { limits, taken: Mutex::default() }))
+        Self(Arc::new(Shared { limits, taken: Mutex::default(), freed: Notify::new() }))
+    }
+
+    /// How much is under way.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.lock().total
+    }
+
+    /// Completes when a place has become free since it last did.
+    pub(crate) async fn freed(&self) {
+        self.0.freed.notified().await;
     }
 
     /// What there is room for, as long as these are the partners.
@@ -87,12 +108,13 @@ impl Room<'_> {
         self.partners.client_ids().filter(|partner| self.left(partner, &taken) > 0).collect()
     }
 
-    /// How much of each host to look at, of so many partners: with many less of each, so that a look finds about twice what
-    /// there is room for, and not that times their number.
+    /// How much to look at, of so many partners: not more rows than there are places for all.
     #[cfg(feature = "postgres")]
-    pub(crate) fn share(&self, partners: usize) -> usize {
-        let Limits { total, per_host, .. } = self.bounds.0.limits;
-        (2 * total).div_ceil(partners.max(1)).min(per_host)
+    pub(crate) fn look(&self, partners: usize) -> Look {
+        let Limits { total, per_partner, per_host } = self.bounds.0.limits;
+        let free = total.saturating_sub(self.bounds.0.lock().total).max(1);
+        let of_host = free.div_ceil(partners.max(1)).min(per_partner).min(per_host);
+        Look { of_host, hosts: free.div_ceil(of_host) }
     }
 
     /// Hosts that have no place left for a partner.
@@ -143,7 +165,9 @@ impl Shared {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let taken = &mut *self.bounds.lock();
+        let mut taken = self.bounds.lock();
+        let taken = &mut *taken;
+        self.bounds.freed.notify_one();
         taken.total = taken.total.saturating_sub(1);
         let Some(partner) = taken.partners.get_mut(&self.partner) else { return };
         partner.total = partner.total.saturating_sub(1);

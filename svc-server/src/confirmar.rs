@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
 use svc_core::{Acao, BadAcao, Confirmacao, Delivery, NotApplied, Perfil, Proposta, PropostaId};
 
-use crate::app::{App, detached};
+use crate::app::{App, detached, in_time};
 use crate::page;
 use crate::reply::{Problem, Reply, json};
 use crate::request::{Accepts, BodyType, Twice, accepts, body_type, field, is_preview, is_preview_agent, read_body};
@@ -18,35 +19,36 @@ impl App {
         let query = head.uri.query().unwrap_or_default();
         let accepts = accepts(&head.headers);
         let chave = field(query, "chave").unwrap_or_default();
-        let admitted = PropostaId::parse(id).filter(|id| self.links.admits(*id, chave.as_deref()));
-        let stored = match admitted {
-            Some(id) => self.store.find(id).await?,
-            None => None,
-        };
         let preview = head.method != Method::POST && is_preview_agent(&head.headers);
-        let Some(proposta) = stored else {
-            let page = accepts.prefers_html || preview;
-            return if page { Ok(page::not_found().into()) } else { Err(Problem::ProposalNotFound) };
-        };
-        // Whatever it was sent to, a preview is drawn of the page.
-        if preview {
-            return Ok(self.page(&proposta));
-        }
-        let acao = match head.method {
-            Method::POST => {
-                let body_type = body_type(&head.headers, &body)?;
-                Some(body_acao(body_type, &read_body(&head.headers, body).await?)?)
-            }
-            _ => query_acao(query)?,
-        };
         let acts = head.method == Method::POST
             || (self.perfil() == Perfil::Homologacao && head.method == Method::GET && !is_preview(&head.headers));
-        match acao {
-            Some(acao) if acts => self.answer(proposta, acao, accepts).await,
-            Some(_) => Ok(self.page(&proposta)),
-            None if accepts.html => Ok(self.page(&proposta)),
-            None => Err(Problem::ActionMissing),
-        }
+        // Looked at once it is known that there is such a proposal.
+        let acao = match head.method {
+            Method::POST => posted_acao(&head.headers, body).await.map(Some),
+            _ => query_acao(query),
+        };
+        let admitted = PropostaId::parse(id).filter(|id| self.links.admits(*id, chave.as_deref()));
+        in_time(async move {
+            let stored = match admitted {
+                Some(id) => self.store.find(id).await?,
+                None => None,
+            };
+            let Some(proposta) = stored else {
+                let page = accepts.prefers_html || preview;
+                return if page { Ok(page::not_found().into()) } else { Err(Problem::ProposalNotFound) };
+            };
+            // Whatever it was sent to, a preview is drawn of the page.
+            if preview {
+                return Ok(self.page(&proposta));
+            }
+            match acao? {
+                Some(acao) if acts => self.answer(proposta, acao, accepts).await,
+                Some(_) => Ok(self.page(&proposta)),
+                None if accepts.html => Ok(self.page(&proposta)),
+                None => Err(Problem::ActionMissing),
+            }
+        })
+        .await
     }
 
     /// Stores the answer and its event in one step, in a task that nobody can cut short.
@@ -104,6 +106,11 @@ impl App {
         let partners = self.config.partners.current();
         partners.get(proposta.client_id()).map_or_else(String::new, |partner| partner.creditor_name().to_owned())
     }
+}
+
+async fn posted_acao(headers: &HeaderMap, body: Incoming) -> Result<Acao, Problem> {
+    let body_type = body_type(headers, &body)?;
+    body_acao(body_type, &read_body(headers, body).await?)
 }
 
 /// The action of a POST, from its form or its JSON.

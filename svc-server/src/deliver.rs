@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::app::App;
 use crate::bounds::{Bounds, Limits};
 use crate::outbound::{ATTEMPT_DEADLINE, Answer, Outbound, Unanswered};
-use crate::outbox::{Leased, Work};
+use crate::outbox::{Lease, Leased, Work};
 use crate::store::StoreError;
 
 /// A lease outlives its attempt by this.
@@ -58,13 +58,15 @@ impl Work for Webhooks {
         self.app.store.lease(&bounds.room(&partners), ATTEMPT_DEADLINE + LEASE_RESERVE).await
     }
 
-    async fn attempt(&self, delivery: Delivery, fence: u64) {
+    async fn attempt(&self, lease: Lease<Delivery>) {
+        let Lease { task: delivery, fence, permit } = lease;
         let app = &*self.app;
         // Without its partner there is no secret to sign with (C24).
         let partners = app.config.partners.current();
         let Some(partner) = partners.get(delivery.client_id()) else { return self.put_back(&delivery, fence).await };
         let (em, began) = (app.config.clock.now(), app.config.clock.monotonic());
         let posted = self.outbound.post(delivery.client_id(), delivery.request(partner.signer(), em)).await;
+        drop(permit);
         let now = app.config.clock.now();
         let (resultado, cause) = match posted {
             Ok(Answer { code, retry_after: header }) => {

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::app::App;
 use crate::bounds::{Bounds, Limits};
-use crate::outbox::{Leased, Work};
+use crate::outbox::{Lease, Leased, Work};
 use crate::store::StoreError;
 
 /// When a message is tried again.
@@ -56,13 +56,15 @@ impl Work for Messages {
         self.0.store.lease(&bounds.room(&partners), LEASE).await
     }
 
-    async fn attempt(&self, mensagem: Mensagem, fence: u64) {
+    async fn attempt(&self, lease: Lease<Mensagem>) {
+        let Lease { task: mensagem, fence, permit } = lease;
         let app = &*self.0;
         let name = app.links.log_name(mensagem.proposta());
         let outcome = match self.send(&mensagem).await {
             Ok(outcome) => outcome,
             Err(error) => return tracing::warn!(proposta = name, %error, "message waits for the store"),
         };
+        drop(permit);
         let mensagem = mensagem.after(outcome, &SCHEDULE, app.jitter(), app.config.clock.now());
         let motivo = mensagem.motivo().unwrap_or("-");
         match mensagem.next() {

@@ -13,6 +13,9 @@ use crate::store::StoreError;
 /// How often to look although nobody rang.
 const POLL: Duration = Duration::from_secs(1);
 
+/// The least time between two looks at a store that others share: what comes meanwhile is seen by one look, not by many.
+const REST: Duration = Duration::from_millis(1);
+
 /// One kind of work.
 pub(crate) trait Work: Send + Sync + 'static {
     /// What is stored and attempted.
@@ -31,8 +34,8 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Hands out what is due, as far as there is room.
     fn lease(&self, bounds: &Bounds) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
 
-    /// One attempt from its lease to its record.
-    fn attempt(&self, task: Self::Task, fence: u64) -> impl Future<Output = ()> + Send;
+    /// One attempt from its lease to its record. Its place is free again when nobody is called on any more.
+    fn attempt(&self, lease: Lease<Self::Task>) -> impl Future<Output = ()> + Send;
 }
 
 /// What a store hands out, and when it is to be asked again if nothing happens before.
@@ -66,7 +69,9 @@ impl<W: Work> Outbox<W> {
     pub(crate) async fn run(mut self, stop: impl Future<Output = Instant>) {
         let mut stop = pin!(stop);
         let deadline = loop {
-            let wait = match self.step().await {
+            let next = self.step().await;
+            let begun = self.bounds.taken();
+            let wait = match next {
                 Ok(next) => next.unwrap_or(POLL).clamp(Duration::from_millis(1), POLL),
                 Err(error) => {
                     tracing::warn!(work = W::NAME, %error, "waits for the store");
@@ -77,7 +82,15 @@ impl<W: Work> Outbox<W> {
                 deadline = &mut stop => break deadline,
                 () = self.work.wake().notified() => {}
                 () = tokio::time::sleep(wait) => {}
-                Some(_) = self.attempts.join_next() => {}
+                () = self.bounds.freed() => {}
+            }
+            if self.work.is_shared() {
+                let _ = tokio::time::timeout(REST, async {
+                    while self.bounds.taken() > begun / 4 {
+                        self.bounds.freed().await;
+                    }
+                })
+                .await;
             }
         };
         let drained = tokio::time::timeout_at(deadline.into(), async {
@@ -105,12 +118,9 @@ impl<W: Work> Outbox<W> {
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
         while self.attempts.try_join_next().is_some() {}
         let Leased { leases, next } = self.work.lease(&self.bounds).await?;
-        for Lease { task, fence, permit } in leases {
+        for lease in leases {
             let work = Arc::clone(&self.work);
-            self.attempts.spawn(async move {
-                work.attempt(task, fence).await;
-                drop(permit);
-            });
+            self.attempts.spawn(async move { work.attempt(lease).await });
         }
         Ok(next)
     }

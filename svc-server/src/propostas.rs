@@ -13,7 +13,7 @@ use svc_core::{
 };
 use tokio::sync::Notify;
 
-use crate::app::{App, detached};
+use crate::app::{App, detached, in_time};
 use crate::message;
 use crate::reply::{Problem, Reply, X_SVC_CAPABILITIES, X_SVC_REPLAYED, json};
 use crate::request::{BodyType, body_type, client_address, read_body};
@@ -91,12 +91,17 @@ impl App {
         id: &str,
         request: Request<Incoming>,
     ) -> Result<Reply, Problem> {
-        let whole = self.to_resend(id, request).await?;
-        if whole.delivery.is_none() {
-            return Err(Problem::NotAnswered);
-        }
-        detached(async move {
-            self.resend::<Delivery>(whole.proposta.id(), &self.config.schedule, &self.wake_webhooks).await
+        let client_id = self.to_resend(request).await?;
+        in_time(async {
+            let whole = self.own(&client_id, id).await?;
+            if whole.delivery.is_none() {
+                return Err(Problem::NotAnswered);
+            }
+            let app = Arc::clone(&self);
+            detached(async move {
+                app.resend::<Delivery>(whole.proposta.id(), &app.config.schedule, &app.wake_webhooks).await
+            })
+            .await
         })
         .await
     }
@@ -107,23 +112,28 @@ impl App {
         id: &str,
         request: Request<Incoming>,
     ) -> Result<Reply, Problem> {
-        let whole = self.to_resend(id, request).await?;
-        if whole.proposta.status() != Status::AguardandoResposta {
-            return Err(Problem::AlreadyAnswered(whole.proposta.status()));
-        }
-        detached(
-            async move { self.resend::<Mensagem>(whole.proposta.id(), &message::SCHEDULE, &self.wake_messages).await },
-        )
+        let client_id = self.to_resend(request).await?;
+        in_time(async {
+            let whole = self.own(&client_id, id).await?;
+            if whole.proposta.status() != Status::AguardandoResposta {
+                return Err(Problem::AlreadyAnswered(whole.proposta.status()));
+            }
+            let app = Arc::clone(&self);
+            detached(async move {
+                app.resend::<Mensagem>(whole.proposta.id(), &message::SCHEDULE, &app.wake_messages).await
+            })
+            .await
+        })
         .await
     }
 
-    /// The proposal of a request to send again. A body is held to what any is, and says nothing.
-    async fn to_resend(&self, id: &str, request: Request<Incoming>) -> Result<Whole, Problem> {
+    /// Who asks to send again. A body is held to what any is, and says nothing.
+    async fn to_resend(&self, request: Request<Incoming>) -> Result<String, Problem> {
         let (head, body) = request.into_parts();
         let client_id = self.authorize(&head.headers)?;
         expect_json(&head.headers, &body)?;
         read_body(&head.headers, body).await?;
-        self.own(&client_id, id).await
+        Ok(client_id)
     }
 
     /// Makes a task due now: 202, with the proposal as it is then.

@@ -16,7 +16,7 @@ mod outbox;
 #[cfg(feature = "postgres")]
 #[path = "../../tests/api/cluster.rs"]
 #[expect(dead_code, reason = "these tests need less of it than those of the whole server")]
-mod cluster;
+pub(super) mod cluster;
 
 const LEASE: Duration = Duration::from_secs(30);
 const ROOMY: Limits = Limits { total: 256, per_partner: 64, per_host: 64 };

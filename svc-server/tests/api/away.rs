@@ -16,9 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::cluster::{Cluster, Database};
-use crate::harness::{Api, Receiver, Server, WALKTHROUGH, read, results, within};
+use crate::harness::{Api, Receiver, Server, proposal_to, read, results, within};
 use crate::postgres::{server, shared};
-use crate::proxy::Proxy;
 
 /// Asserts that a request is refused for now, and says when to come back: within 3 s, and a bit for a machine that is busy with
 /// other tests; the wait for two calls of the store would be longer.
@@ -39,10 +38,6 @@ async fn served(request: impl Fn() -> RequestBuilder) -> serde_json::Value {
     }
 }
 
-fn proposal(receiver: &Receiver, id: &str) -> String {
-    WALKTHROUGH.replace("https://parceiro.example.com/webhooks/svc", &receiver.url).replace("PARC-12345", id)
-}
-
 #[tokio::test]
 async fn f48_a_database_that_is_away_is_503_in_three_seconds_and_costs_no_attempt() {
     let Some(cluster) = Cluster::own() else { return };
@@ -56,7 +51,7 @@ async fn f48_a_database_that_is_away_is_503_in_three_seconds_and_costs_no_attemp
     let token = server.token().await;
     for (round, away) in ["stopped", "frozen"].into_iter().enumerate() {
         let id = server.answered(&token, &receiver.url, &format!("P-{round}")).await;
-        let waiting = served(|| server.post_proposta(&token, proposal(&receiver, &format!("W-{round}")))).await;
+        let waiting = served(|| server.post_proposta(&token, proposal_to(&receiver.url, &format!("W-{round}")))).await;
         let waiting = waiting["id_proposta_svc"].as_str().unwrap();
         if round == 0 {
             receiver.next().await;
@@ -71,7 +66,7 @@ async fn f48_a_database_that_is_away_is_503_in_three_seconds_and_costs_no_attemp
         }
         // Longer than the wait before the second attempt.
         tokio::join!(
-            refused(server.post_proposta(&token, proposal(&receiver, "P-new"))),
+            refused(server.post_proposta(&token, proposal_to(&receiver.url, "P-new"))),
             refused(server.get(&format!("/confirmar/{waiting}?acao=aceitar"))),
             refused(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)),
             refused(server.post(&format!("/v1/propostas/{id}/reenviar-webhook"), &token)),
@@ -94,7 +89,7 @@ async fn f48_a_database_that_is_away_is_503_in_three_seconds_and_costs_no_attemp
         assert_eq!(read(server.get("/saude")).await.0, 200);
     }
     // A frozen database had heard of it, and may have stored it once it went on; whoever asks again gets that one.
-    served(|| server.post_proposta(&token, proposal(&receiver, "P-new"))).await;
+    served(|| server.post_proposta(&token, proposal_to(&receiver.url, "P-new"))).await;
     assert_eq!(database.sql("SELECT count(*) FROM propostas"), "5");
 }
 
@@ -107,9 +102,9 @@ async fn f48_a_server_that_starts_before_its_database_serves_once_it_comes() {
     let token = server.token().await;
     let receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     refused(server.get("/saude")).await;
-    refused(server.post_proposta(&token, proposal(&receiver, "P-1"))).await;
+    refused(server.post_proposta(&token, proposal_to(&receiver.url, "P-1"))).await;
     cluster.start();
-    let created = served(|| server.post_proposta(&token, proposal(&receiver, "P-1")));
+    let created = served(|| server.post_proposta(&token, proposal_to(&receiver.url, "P-1")));
     timeout(Duration::from_secs(5), created).await.expect("five seconds");
     server.stop().await;
 }
@@ -142,7 +137,7 @@ async fn f47_a_database_restarted_under_load_loses_nothing_that_was_acknowledged
     for worker in 0..8 {
         let (api, token, over): (Api, _, _) = (Api::clone(&servers[worker % 2]), token.clone(), Arc::clone(&over));
         let answered = answered.clone();
-        let body = proposal(&receiver, "P-WORKER-NUMBER").replace("WORKER", &worker.to_string());
+        let body = proposal_to(&receiver.url, "P-WORKER-NUMBER").replace("WORKER", &worker.to_string());
         customers.spawn(async move {
             let mut acknowledged = Vec::new();
             while !over.load(Ordering::Relaxed) {
@@ -189,53 +184,6 @@ async fn f47_a_database_restarted_under_load_loses_nothing_that_was_acknowledged
 }
 
 #[tokio::test]
-async fn f49_a_link_cut_after_the_commit_changes_no_answer() {
-    let Some(database) = Database::fresh() else { return };
-    let proxy = Proxy::to(database.port()).await;
-    let mut server = Server::with(|config| {
-        shared(config, &database);
-        let url = database.url_through(proxy.port) + "?sslmode=disable";
-        config.database = Some(DatabaseUrl::parse(&url).unwrap());
-    })
-    .await;
-    let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
-    let token = server.token().await;
-    let cut = |tag| proxy.cut_at(tag);
-    let answered = cut("INSERT 0 1");
-    let request = server.post_proposta(&token, proposal(&receiver, "P-1"));
-    let created = request.send().await.unwrap();
-    assert!(answered.happened());
-    assert_eq!((created.status().as_u16(), created.headers().get("x-svc-replayed")), (200, None));
-    let created: serde_json::Value = serde_json::from_slice(&created.bytes().await.unwrap()).unwrap();
-    let id = created["id_proposta_svc"].as_str().unwrap();
-    within(server.next_link()).await;
-    database.until("SELECT count(*) FROM mensagens WHERE due IS NULL", "1").await;
-
-    let answered = cut("INSERT 0 1");
-    let (status, body) = read(server.get(&format!("/confirmar/{id}?acao=recusar"))).await;
-    assert!(answered.happened());
-    assert_eq!((status, &body["status"], &body["ja_respondida"]), (200, &"RECUSADO".into(), &false.into()));
-    assert_eq!(receiver.next().await.header("webhook-id"), format!("evt_{id}"));
-    assert_eq!(results(&server.ended(&token, id).await), ["200"]);
-
-    // The change of a resend, before its COMMIT: it is made again.
-    let answered = cut("UPDATE 1");
-    assert_eq!(read(server.post(&format!("/v1/propostas/{id}/reenviar-webhook"), &token)).await.0, 202);
-    receiver.next().await;
-    within(async {
-        while results(&server.webhook(&token, id).await) != ["200", "200"] {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
-    assert!(answered.happened());
-    assert_eq!(database.sql("SELECT count(*) FROM propostas"), "1");
-    assert_eq!(database.sql("SELECT count(*) FROM webhooks"), "1");
-    server.stop().await;
-    assert!(receiver.is_empty());
-}
-
-#[tokio::test]
 async fn f51_a_long_lock_and_an_exhausted_pool_are_503_in_three_seconds() {
     let Some(database) = Database::fresh() else { return };
     let server = server(&database).await;
@@ -245,15 +193,39 @@ async fn f51_a_long_lock_and_an_exhausted_pool_are_503_in_three_seconds() {
     // More than there are connections: the first wait for the lock, the others for a connection.
     let mut requests = JoinSet::new();
     for i in 0..40 {
-        requests.spawn(refused(server.post_proposta(&token, proposal(&receiver, &format!("P-{i}")))));
+        requests.spawn(refused(server.post_proposta(&token, proposal_to(&receiver.url, &format!("P-{i}")))));
     }
     requests.join_all().await;
     drop(lock);
     for i in 0..40 {
-        let created = served(|| server.post_proposta(&token, proposal(&receiver, &format!("P-{i}"))));
+        let created = served(|| server.post_proposta(&token, proposal_to(&receiver.url, &format!("P-{i}"))));
         timeout(Duration::from_secs(5), created).await.expect("five seconds");
     }
     assert_eq!(database.sql("SELECT count(*) FROM propostas"), "40");
+}
+
+#[tokio::test]
+async fn f51_a_row_that_somebody_holds_locked_holds_up_no_other() {
+    let Some(database) = Database::fresh() else { return };
+    let server = server(&database).await;
+    let (token, receiver) = (server.token().await, Receiver::answering(["HTTP/1.1 200 OK"]).await);
+    let mut ids = Vec::new();
+    for id in ["P-1", "P-2"] {
+        let (_, created) = read(server.post_proposta(&token, proposal_to(&receiver.url, id))).await;
+        ids.push(created["id_proposta_svc"].as_str().unwrap().to_owned());
+    }
+    // The cluster is shared with other tests.
+    const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let answer = |id: &str| server.get(&format!("/confirmar/{id}?acao=aceitar"));
+    let lock = database.hold("SELECT FROM propostas WHERE id_proposta_parceiro = 'P-1' FOR UPDATE");
+    let held = tokio::spawn(refused(answer(&ids[0])));
+    database.until(WAITING, "1").await;
+    assert_eq!(read(answer(&ids[1])).await.0, 200);
+    assert!(!held.is_finished(), "the other still waits");
+    held.await.unwrap();
+    drop(lock);
+    served(|| answer(&ids[0])).await;
 }
 
 #[tokio::test]
@@ -277,7 +249,7 @@ async fn f52_conflicts_between_transactions_are_tried_three_times_and_then_503()
     };
     for code in ["40001", "40P01"] {
         plan(code, 2);
-        let (status, created) = read(server.post_proposta(&token, proposal(&receiver, code))).await;
+        let (status, created) = read(server.post_proposta(&token, proposal_to(&receiver.url, code))).await;
         assert_eq!(status, 200, "the third try is served");
         let id = created["id_proposta_svc"].as_str().unwrap();
         plan(code, 3);
@@ -289,7 +261,7 @@ async fn f52_conflicts_between_transactions_are_tried_three_times_and_then_503()
     }
     // What will not pass is not tried again.
     plan("23514", 9);
-    refused(server.post_proposta(&token, proposal(&receiver, "P-check"))).await;
+    refused(server.post_proposta(&token, proposal_to(&receiver.url, "P-check"))).await;
     assert_eq!(database.sql("SELECT last_value FROM faults"), "1");
 }
 
@@ -341,7 +313,7 @@ async fn f44_a_full_disk_acknowledges_nothing_that_is_not_there_and_is_left_behi
     let server = server(&database).await;
     let receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
     let token = server.token().await;
-    let first = served(|| server.post_proposta(&token, proposal(&receiver, "P-first"))).await;
+    let first = served(|| server.post_proposta(&token, proposal_to(&receiver.url, "P-first"))).await;
     // All that is left, block by block.
     database.sql(
         "DO $$ BEGIN LOOP INSERT INTO ballast SELECT repeat(md5(random()::text), 200); END LOOP;
@@ -353,7 +325,7 @@ async fn f44_a_full_disk_acknowledges_nothing_that_is_not_there_and_is_left_behi
     let mut acknowledged = Vec::new();
     let refused_one = loop {
         let id = format!("P-{}", acknowledged.len());
-        match read(server.post_proposta(&token, proposal(&receiver, &id))).await {
+        match read(server.post_proposta(&token, proposal_to(&receiver.url, &id))).await {
             (200, _) => acknowledged.push(id),
             (503, _) => break id,
             (status, body) => panic!("{status} {body}"),
@@ -365,7 +337,7 @@ async fn f44_a_full_disk_acknowledges_nothing_that_is_not_there_and_is_left_behi
     assert_eq!(known.lines().collect::<Vec<_>>(), expected);
     assert_eq!(read(server.get("/saude")).await.0, 200, "it can still be asked");
     database.sql("DROP TABLE ballast");
-    served(|| server.post_proposta(&token, proposal(&receiver, &refused_one))).await;
+    served(|| server.post_proposta(&token, proposal_to(&receiver.url, &refused_one))).await;
     let id = first["id_proposta_svc"].as_str().unwrap();
     served(|| server.get(&format!("/confirmar/{id}?acao=aceitar"))).await;
     assert_eq!(server.ended(&token, id).await["estado"], "entregue");

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::canary;
 use crate::cluster::{Database, free_port};
-use crate::harness::{Api, Receiver, WALKTHROUGH, read, read_request, results, within};
+use crate::harness::{Api, Receiver, proposal_to, read, read_request, results, within};
 use crate::program::{program, signal, start_at};
 
 struct Process {
@@ -50,10 +50,6 @@ impl Process {
         self.child.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
         canary::look_at(&log);
     }
-}
-
-fn proposal(webhook_url: &str, id: &str) -> String {
-    WALKTHROUGH.replace("https://parceiro.example.com/webhooks/svc", webhook_url).replace("PARC-12345", id)
 }
 
 #[tokio::test]
@@ -105,7 +101,7 @@ async fn f36_a_server_killed_while_it_stores_leaves_all_or_nothing() {
     let token = first.api.token().await;
     // Within the statement.
     let lock = database.hold("LOCK TABLE propostas IN SHARE MODE");
-    let request = first.api.post_proposta(&token, proposal(&receiver.url, "P-locked")).send();
+    let request = first.api.post_proposta(&token, proposal_to(&receiver.url, "P-locked")).send();
     let request = tokio::spawn(request);
     let blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
         AND wait_event_type = 'Lock' AND query LIKE 'WITH new%'";
@@ -121,7 +117,7 @@ async fn f36_a_server_killed_while_it_stores_leaves_all_or_nothing() {
     let mut posts = JoinSet::new();
     let (acknowledged, mut seen) = watch::channel(0);
     for i in 0..200 {
-        let request = second.api.post_proposta(&token, proposal(&receiver.url, &format!("P-{i}")));
+        let request = second.api.post_proposta(&token, proposal_to(&receiver.url, &format!("P-{i}")));
         let acknowledged = acknowledged.clone();
         posts.spawn(async move {
             let answer = request.send().await.ok()?;
@@ -135,13 +131,13 @@ async fn f36_a_server_killed_while_it_stores_leaves_all_or_nothing() {
     let acknowledged: HashMap<_, _> = posts.join_all().await.into_iter().flatten().collect();
     let third = Process::on(&database, "0,1s").await;
     for i in 0..200 {
-        let (status, body) = read(third.api.post_proposta(&token, proposal(&receiver.url, &format!("P-{i}")))).await;
+        let (status, body) = read(third.api.post_proposta(&token, proposal_to(&receiver.url, &format!("P-{i}")))).await;
         assert_eq!(status, 200);
         if let Some(id) = acknowledged.get(&i) {
             assert_eq!(body["id_proposta_svc"], *id, "what was acknowledged stands");
         }
     }
-    assert_eq!(read(third.api.post_proposta(&token, proposal(&receiver.url, "P-locked"))).await.0, 200);
+    assert_eq!(read(third.api.post_proposta(&token, proposal_to(&receiver.url, "P-locked"))).await.0, 200);
     assert_eq!(database.sql(both), "201 201");
     third.terminate().await;
 }
@@ -163,7 +159,7 @@ async fn three_servers_replaced_one_by_one_under_load_fail_no_request() {
         let (mut apis, token, is_over) =
             (bases.clone().into_iter().map(Api::at).collect::<Vec<_>>(), token.clone(), is_over.clone());
         let answered = answered.clone();
-        let body = proposal(&receiver.url, "P-WORKER-NUMBER").replace("WORKER", &worker.to_string());
+        let body = proposal_to(&receiver.url, "P-WORKER-NUMBER").replace("WORKER", &worker.to_string());
         customers.spawn(async move {
             let mut number = 0;
             while !*is_over.borrow() {

@@ -27,6 +27,12 @@ const TWO_PARTNERS: &str = r#"[
      "client_secret_sha256": "OUTRO", "creditor_name": "Credora Dois"}
 ]"#;
 
+/// The walkthrough's proposal under this id of the partner, answered to this address.
+pub(crate) fn proposal_to(webhook_url: &str, id_proposta_parceiro: &str) -> String {
+    let body = WALKTHROUGH.replace("https://parceiro.example.com/webhooks/svc", webhook_url);
+    body.replace("PARC-12345", id_proposta_parceiro)
+}
+
 pub(crate) fn two_partners() -> Partners {
     Partners::from_json(two_partners_file().as_bytes()).unwrap()
 }
@@ -174,9 +180,7 @@ impl Api {
 
     /// Creates a proposal of the demonstration's partner under an id of its own, and answers it for the customer.
     pub(crate) async fn answered(&self, token: &str, webhook_url: &str, id_proposta_parceiro: &str) -> String {
-        let body = WALKTHROUGH
-            .replace("https://parceiro.example.com/webhooks/svc", webhook_url)
-            .replace("PARC-12345", id_proposta_parceiro);
+        let body = proposal_to(webhook_url, id_proposta_parceiro);
         let (status, body) = read(self.post_proposta(token, body)).await;
         assert_eq!(status, 200, "{body}");
         let id = body["id_proposta_svc"].as_str().unwrap().to_owned();

@@ -13,6 +13,8 @@ mod delivery;
 mod harness;
 mod http;
 mod isolation;
+#[cfg(feature = "postgres")]
+mod links;
 mod login;
 mod metrics;
 mod network;
