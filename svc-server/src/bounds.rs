@@ -53,6 +53,15 @@ pub(crate) struct Permit {
     bounds: Arc<Shared>,
     partner: String,
     host: String,
+    /// Whether an attempt has begun in it.
+    used: bool,
+}
+
+impl Permit {
+    /// An attempt begins, after which it is worth looking for the next.
+    pub(crate) fn begin(&mut self) {
+        self.used = true;
+    }
 }
 
 impl Bounds {
@@ -65,7 +74,7 @@ impl Bounds {
         self.0.lock().total
     }
 
-    /// Completes when a place has become free since it last did.
+    /// Completes when a place that was used has become free since it last did.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
     }
@@ -143,7 +152,7 @@ impl Room<'_> {
         *at_host += 1;
         of_partner.total += 1;
         taken.total += 1;
-        Some(Permit { bounds: Arc::clone(shared), partner: partner.to_owned(), host: host.to_owned() })
+        Some(Permit { bounds: Arc::clone(shared), partner: partner.to_owned(), host: host.to_owned(), used: false })
     }
 
     /// The places left for a partner. A quarter of all is kept for those with little under way, less and less the fewer
@@ -167,7 +176,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.bounds.lock();
         let taken = &mut *taken;
-        self.bounds.freed.notify_one();
+        if self.used {
+            self.bounds.freed.notify_one();
+        }
         taken.total = taken.total.saturating_sub(1);
         let Some(partner) = taken.partners.get_mut(&self.partner) else { return };
         partner.total = partner.total.saturating_sub(1);

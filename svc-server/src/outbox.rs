@@ -13,7 +13,7 @@ use crate::store::StoreError;
 /// How often to look although nobody rang.
 const POLL: Duration = Duration::from_secs(1);
 
-/// The least time between two looks at a store that others share: what comes meanwhile is seen by one look, not by many.
+/// So long do places that become free one after the other gather for one look at a store that others share.
 const REST: Duration = Duration::from_millis(1);
 
 /// One kind of work.
@@ -85,6 +85,7 @@ impl<W: Work> Outbox<W> {
                 () = self.bounds.freed() => {}
             }
             if self.work.is_shared() {
+                // Most of what was begun together ends together.
                 let _ = tokio::time::timeout(REST, async {
                     while self.bounds.taken() > begun / 4 {
                         self.bounds.freed().await;
@@ -118,7 +119,8 @@ impl<W: Work> Outbox<W> {
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
         while self.attempts.try_join_next().is_some() {}
         let Leased { leases, next } = self.work.lease(&self.bounds).await?;
-        for lease in leases {
+        for mut lease in leases {
+            lease.permit.begin();
             let work = Arc::clone(&self.work);
             self.attempts.spawn(async move { work.attempt(lease).await });
         }

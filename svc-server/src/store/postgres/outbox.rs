@@ -15,6 +15,9 @@ use crate::bounds::{Look, Permit, Room};
 use crate::outbox::{Lease, Leased};
 use crate::store::{StoreError, Task};
 
+/// After a look at rows that others took, or hold locked.
+const CONTENDED_PAUSE: Duration = Duration::from_millis(10);
+
 impl Postgres {
     /// Looks what is due the longest where there is room, and takes what is still there. Two servers that have seen the same
     /// rows do not wait for each other: what one takes the other passes over.
@@ -39,7 +42,7 @@ impl Postgres {
         let limits = [hosts, of_host].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
         let ((full_partners, full_hosts), time): ((Vec<String>, Vec<String>), _) =
             (room.full_hosts().into_iter().unzip(), micros(time));
-        let (leases, more) = call!(self.database, db => {
+        let (leases, next) = call!(self.database, db => {
             let due = db.prepare_cached(&due).await?;
             let rows = db.query(&due, parameters![partners, full_partners, full_hosts, limits[0], limits[1]]).await?;
             let mut permits = HashMap::<Uuid, Permit>::new();
@@ -49,14 +52,13 @@ impl Postgres {
                 *found.entry((partner, host)).or_default() += 1;
                 permits.extend(room.take(partner, host).map(|permit| (id, permit)));
             }
-            // What found no place, or was not looked at for what came before it, is to be seen at once, now that those places
-            // are taken.
+            // Whether something found no place, or was not looked at for what came before it.
             let more = rows.len() > permits.len()
                 || found.len() == hosts
                 || found.values().any(|found| *found == of_host);
             let mut leases = Vec::with_capacity(permits.len());
             if permits.is_empty() {
-                return Ok((leases, more));
+                return Ok((leases, None));
             }
             let ids: Vec<Uuid> = permits.keys().copied().collect();
             for row in db.query(&db.prepare_cached(&take).await?, parameters![ids, time]).await? {
@@ -69,9 +71,11 @@ impl Postgres {
                     _ => tracing::error!(table = T::TABLE, "a stored task cannot be read"),
                 }
             }
-            Ok((leases, more))
+            // Somebody else had the rest, or holds it locked.
+            let contended = leases.len() < ids.len();
+            Ok((leases, if contended { Some(CONTENDED_PAUSE) } else { more.then_some(Duration::ZERO) }))
         })?;
-        Ok(Leased { leases, next: more.then_some(Duration::ZERO) })
+        Ok(Leased { leases, next })
     }
 
     pub(in crate::store) async fn record<T: Task>(&self, fence: u64, task: &T) -> Result<bool, StoreError> {

@@ -172,6 +172,22 @@ async fn c19_a_resend_makes_a_task_due_unless_an_attempt_is_under_way() {
 
 #[cfg(feature = "postgres")]
 #[tokio::test]
+async fn row_11_what_somebody_holds_locked_is_passed_over_and_not_looked_for_at_once() {
+    let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
+    let bounds = Bounds::new(Limits { per_host: 2, ..ROOMY });
+    place.answered(1, "a").await;
+    let lock = place.database.as_ref().unwrap().hold("SELECT FROM webhooks FOR UPDATE");
+    let other = place.answered(2, "a").await;
+    let Leased { leases, next } = place.store.lease::<Delivery>(&bounds.room(&partners()), LEASE).await.unwrap();
+    assert_eq!(ids(&leases), [other.id()]);
+    assert!(next.is_some_and(|pause| !pause.is_zero()), "{next:?}");
+    drop(leases);
+    drop(lock);
+    let [_] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
 async fn f55_claiming_looks_at_what_is_due_and_not_at_what_has_ended() {
     let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
     let database = place.database.as_ref().unwrap();
