@@ -126,7 +126,15 @@ async fn main() {
             std::fs::write(&path, text).expect("written");
             path.to_str().expect("text").to_owned()
         };
+        // A hundred partners may log in, and one does.
+        let random = svc_server::Random::system();
+        let partners: Vec<_> = (0..100)
+            .map(|n| svc_server::NewPartner::draw(&format!("parceiro-{n}"), &random).expect("random numbers"))
+            .collect();
+        let entries: Vec<_> = partners.iter().map(|partner| partner.entry.as_str()).collect();
         let arguments = [
+            "--partners",
+            &file("partners", &format!("[{}]", entries.join(","))),
             "--database-url-file",
             &file("url", &database.url_text()),
             "--token-key-file",
@@ -138,7 +146,7 @@ async fn main() {
         let (tell, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
         let url = format!("http://{}/webhook", receive(tell).await);
         tokio::spawn(async move { while arrivals.recv().await.is_some() {} });
-        let token = Http::connect(&address).await.login("parceiro-demo", "segredo-demo").await;
+        let token = Http::connect(&address).await.login("parceiro-0", &partners[0].client_secret).await;
 
         let mut clients = Vec::new();
         let (keep, mut kept) = tokio::sync::mpsc::unbounded_channel();
@@ -185,11 +193,20 @@ async fn main() {
         for (first, second) in
             [(&scripts.create, &scripts.confirm), (&scripts.create_and_tell, &scripts.confirm_and_deliver)]
         {
+            let did = |what: &str| assert_eq!(database.sql(what), "t", "a script that changes nothing is no measure");
             fresh();
             of_pgbench.push(pgbench(&database, first, &time));
+            did("SELECT count(*) > 0 FROM mensagens");
+            if first.contains("UPDATE mensagens") {
+                did("SELECT bool_and(due IS NULL) FROM mensagens");
+            }
             fresh();
             pgbench(&database, &scripts.create, &["-t", &as_many]);
             of_pgbench.push(pgbench(&database, second, &["-t", &as_many]));
+            did("SELECT count(*) > 0 AND bool_and(status = 'ACEITO') FROM propostas");
+            if second.contains("UPDATE webhooks") {
+                did("SELECT bool_and(due IS NULL) FROM webhooks");
+            }
         }
         println!("round {}: created {created:.0}/s, confirmed {confirmed:.0}/s; pgbench {of_pgbench:.0?}/s", round + 1);
         rows.push([created, confirmed, of_pgbench[0], of_pgbench[1], of_pgbench[2], of_pgbench[3]]);
@@ -226,14 +243,14 @@ fn claim(database: &cluster::Database) {
     );
     database.sql("VACUUM ANALYZE webhooks");
     let all = (0..100).map(|n| format!("p{n}")).collect::<Vec<_>>().join(",");
-    // So many hosts a server looks at, and so much of each; so much it takes.
-    for (name, partners, hosts, of_host, taken) in
-        [("one partner", "p0", "32", "8", 64), ("a hundred partners", &*all, "86", "3", 256)]
-    {
-        let partners = format!("'{{{partners}}}'");
-        let look =
-            statement(OUTBOX, "WITH RECURSIVE hosts", "webhooks", &[&partners, "'{p0}'", "'{h0}'", hosts, of_host]);
-        let due = format!("ARRAY(SELECT id FROM ({look}) AS due LIMIT {taken})");
+    for (name, partners, taken) in [("one partner", "p0", 64), ("a hundred partners", &*all, 256)] {
+        let after = vec!["NULL"; partners.split(',').count()].join(",");
+        let lists = [partners, &after, "p0", "h0"].map(|list| format!("'{{{list}}}'"));
+        let [partners, after, full_partners, full_hosts] = lists.each_ref().map(String::as_str);
+        // With all places free, eight of them at a host.
+        let values = [partners, after, full_partners, full_hosts, "256", "8", "2000"];
+        let look = statement(OUTBOX, "WITH RECURSIVE hosts", "webhooks", &values);
+        let due = format!("ARRAY(SELECT id FROM ({look}) AS due WHERE id IS NOT NULL LIMIT {taken})");
         let take = statement(OUTBOX, "UPDATE {table} SET fence = fence + 1", "webhooks", &[&due, "25000000"]);
         for (verb, statement) in [("seeing", look), ("seeing and taking", take)] {
             // In one session, as a server makes it, and each time as if it were the first.
@@ -246,7 +263,7 @@ fn claim(database: &cluster::Database) {
             times.sort_by(f64::total_cmp);
             println!("{verb} for {name}: median {:.2} ms of {CLAIMS} ({times:?})", times[CLAIMS / 2]);
             if (verb, name) == ("seeing", "one partner") {
-                let plan = plans.rfind("Sort  (").expect("a plan");
+                let plan = plans.rfind("\nAppend  (").expect("a plan");
                 println!("{}", &plans[plan..]);
             }
         }

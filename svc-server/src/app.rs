@@ -92,7 +92,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full => Self::Unavailable(60),
-            StoreError::Away => Self::Unavailable(1),
+            StoreError::Away | StoreError::Rejected => Self::Unavailable(1),
             StoreError::Corrupt => Self::Internal,
         }
     }

@@ -39,14 +39,6 @@ struct Partner {
     hosts: HashMap<String, usize>,
 }
 
-/// How many hosts a store looks at, and how much of each.
-#[cfg(feature = "postgres")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    pub(crate) of_host: usize,
-    pub(crate) hosts: usize,
-}
-
 /// The place of one attempt, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -117,13 +109,12 @@ impl Room<'_> {
         self.partners.client_ids().filter(|partner| self.left(partner, &taken) > 0).collect()
     }
 
-    /// How much to look at, of so many partners: not more rows than there are places for all.
+    /// How many places are left, and how many of them at one host at most.
     #[cfg(feature = "postgres")]
-    pub(crate) fn look(&self, partners: usize) -> Look {
+    pub(crate) fn look(&self) -> (usize, usize) {
         let Limits { total, per_partner, per_host } = self.bounds.0.limits;
         let free = total.saturating_sub(self.bounds.0.lock().total).max(1);
-        let of_host = free.div_ceil(partners.max(1)).min(per_partner).min(per_host);
-        Look { of_host, hosts: free.div_ceil(of_host) }
+        (free, per_host.min(per_partner))
     }
 
     /// Hosts that have no place left for a partner.

@@ -95,8 +95,8 @@ impl<W: Work> Outbox<W> {
             }
         };
         let drained = tokio::time::timeout_at(deadline.into(), async {
-            // What the last requests made is begun; in a store that others share, what is due then is theirs. When the store
-            // is away nothing is begun any more, and what is under way still ends.
+            // What the last requests made is begun; in a store that lasts once, for there may be no other server, and the rest
+            // is left to the next. When the store is away nothing is begun any more, and what is under way still ends.
             let mut begins = true;
             let mut next = Ok(None);
             loop {

@@ -65,6 +65,9 @@ pub(crate) enum StoreError {
     /// It cannot be reached, or does not answer in time. Nothing was acknowledged.
     #[error("store is away")]
     Away,
+    /// It does not take what it was to store, or not while somebody holds the record locked.
+    #[error("store takes no such record now")]
+    Rejected,
     /// It holds what this version cannot read.
     #[error("stored bytes cannot be read")]
     Corrupt,

@@ -1,8 +1,9 @@
 //! The store in PostgreSQL: each call one statement or one short transaction, within one budget of time, so that a database
 //! that is away costs a caller no more than that (D20 to D23).
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -15,9 +16,9 @@ use crate::seams::Clock;
 use crate::store::{CommitError, Inserted, OpenError, StoreError, Task, Waiting, Waits, Whole};
 use call::{Database, call, corrupt, parameters};
 pub use connect::{BadDatabaseUrl, DatabaseUrl};
-use outbox::Record;
+pub(crate) use outbox::Record;
 use propostas::{Commit, Find, Insert};
-use together::Together;
+pub(crate) use together::Together;
 
 /// Records whose data are removed in one transaction.
 const FORGOTTEN_AT_ONCE: i64 = 50;
@@ -31,12 +32,15 @@ mod together;
 pub(super) use outbox::due;
 
 #[derive(Debug)]
-pub(super) struct Postgres {
+pub(crate) struct Postgres {
     database: Arc<Database>,
     inserts: Arc<Together<Insert>>,
     finds: Arc<Together<Find>>,
     commits: Arc<Together<Commit>>,
-    records: Arc<Together<Record>>,
+    pub(super) webhook_records: Arc<Together<Record<Delivery>>>,
+    pub(super) message_records: Arc<Together<Record<Mensagem>>>,
+    /// The last host of a table that a look came to, of partners with more than one look sees.
+    walked: Mutex<HashMap<(&'static str, String), String>>,
     clock: Clock,
     /// Drawn by this process, and how many answers it has written: together they name one write among those of all servers.
     writer: u64,
@@ -50,7 +54,9 @@ impl Postgres {
             inserts: Together::new(&database),
             finds: Together::new(&database),
             commits: Together::new(&database),
-            records: Together::new(&database),
+            webhook_records: Together::new(&database),
+            message_records: Together::new(&database),
+            walked: Mutex::default(),
             database,
             clock,
             writer,

@@ -1,9 +1,14 @@
 //! What waits in a store until it is due: a delivery, or a message.
 
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use svc_core::{Corrupt, Delivery, Mensagem, Next, PropostaId, Schedule};
 
 use crate::store::memory::Kept;
+#[cfg(feature = "postgres")]
+use crate::store::postgres::{Postgres, Record, Together};
 
 /// A kind of work. A proposal has one event and one message, so its id is the task's.
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory keeps values, not bytes"))]
@@ -19,6 +24,9 @@ pub(crate) trait Task: Kept + Clone + Send + Sync + 'static {
     fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self;
     fn to_stored(&self) -> Vec<u8>;
     fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt>;
+    /// Where a database's records of it gather.
+    #[cfg(feature = "postgres")]
+    fn records(postgres: &Postgres) -> &Arc<Together<Record<Self>>>;
 }
 
 impl Task for Delivery {
@@ -50,6 +58,11 @@ impl Task for Delivery {
 
     fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
         Delivery::from_stored(bytes)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn records(postgres: &Postgres) -> &Arc<Together<Record<Self>>> {
+        &postgres.webhook_records
     }
 }
 
@@ -83,5 +96,10 @@ impl Task for Mensagem {
 
     fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
         Mensagem::from_stored(bytes)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn records(postgres: &Postgres) -> &Arc<Together<Record<Self>>> {
+        &postgres.message_records
     }
 }

@@ -18,6 +18,11 @@ mod outbox;
 #[expect(dead_code, reason = "these tests need less of it than those of the whole server")]
 pub(super) mod cluster;
 
+#[cfg(feature = "postgres")]
+#[path = "../../tests/api/proxy.rs"]
+#[expect(dead_code, reason = "these tests need less of it too")]
+mod proxy;
+
 const LEASE: Duration = Duration::from_secs(30);
 const ROOMY: Limits = Limits { total: 256, per_partner: 64, per_host: 64 };
 

@@ -82,7 +82,7 @@ impl Database {
 
 /// Why a call did not come to its end.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(crate) enum Failed {
     Database(tokio_postgres::Error),
     Corrupt,
     /// A row that was there a moment ago is not any more.
@@ -100,7 +100,9 @@ pub(super) fn judge<T>(ended: Result<Result<T, Failed>, Elapsed>, tries: u32) ->
         Err(_) => ("-".to_owned(), true),
     };
     tracing::warn!(sqlstate = code, late, tries, "database call failed");
-    Err(StoreError::Away)
+    // Data that it does not take (22, 23), or a lock that did not come in time (55): of other data the same can succeed.
+    let rejected = ["22", "23", "55"].iter().any(|class| code.starts_with(class));
+    Err(if rejected { StoreError::Rejected } else { StoreError::Away })
 }
 
 pub(super) fn corrupt() -> StoreError {

@@ -17,13 +17,12 @@ use url::{Url, form_urlencoded};
 use crate::store::OpenError;
 use crate::tls;
 
-/// Connections of one server to its database.
+/// Connections of one server to its database: more than statements of one kind can hold at a time, of which there are four.
 const POOL_SIZE: usize = 16;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
-/// What the database itself ends (D20): a statement, and a transaction that nobody goes on with. Compiling a statement takes
+/// What the database itself ends (D20): a statement, the wait for a lock, and a transaction that nobody goes on with. Compiling a statement takes
 /// longer than running any of ours. All of ours go by an index, and a plan made while a table was small must too.
-const SESSION: &str =
-    "-c statement_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c jit=off -c enable_seqscan=off";
+const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=500 -c idle_in_transaction_session_timeout=10000 -c jit=off -c enable_seqscan=off";
 /// Between two looks whether it is one's turn.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Servers that bring the schema up to date take turns by this number.
@@ -136,7 +135,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<bool, OpenError> {
         // It holds the lock, and ends with it.
         let client = Object::take(object);
         // A migration may take longer than a statement should.
-        client.batch_execute("SET statement_timeout = 0").await?;
+        client.batch_execute("SET statement_timeout = 0; SET lock_timeout = 0").await?;
         while !client.query_one("SELECT pg_try_advisory_lock($1)", &[&MIGRATION_LOCK]).await?.get::<_, bool>(0) {
             sleep(LOCK_PAUSE).await;
         }

@@ -1,22 +1,31 @@
 //! Work that waits in a table: leased for a time by the database's clock, with a number that fences off whoever comes late.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::marker::PhantomData;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use deadpool_postgres::Object;
-use svc_core::{Delivery, Mensagem, PropostaId, Schedule};
+use svc_core::{PropostaId, Schedule};
 use uuid::Uuid;
 
 use super::call::{Failed, call, parameters};
 use super::together::{Call, column};
 use super::{Postgres, uuid};
-use crate::bounds::{Look, Permit, Room};
+use crate::bounds::{Permit, Room};
 use crate::outbox::{Lease, Leased};
 use crate::store::{StoreError, Task};
 
 /// After a look at rows that others took, or hold locked.
-const CONTENDED_PAUSE: Duration = Duration::from_millis(10);
+const CONTENDED_PAUSE: Duration = Duration::from_millis(50);
+/// Hosts that one look steps to, of all partners together, and of one however many partners there are. A partner has hosts as
+/// many as it likes to name: those of one that has more are seen by turns, so that it holds up no other.
+const STEPS: usize = 2_000;
+const LEAST_STEPS: usize = 100;
+/// Between two turns.
+const WALK_PAUSE: Duration = Duration::from_millis(100);
 
 impl Postgres {
     /// Looks what is due the longest where there is room, and takes what is still there. Two servers that have seen the same
@@ -38,30 +47,44 @@ impl Postgres {
         if partners.is_empty() {
             return Ok(Leased { leases: Vec::new(), next: None });
         }
-        let Look { of_host, hosts } = room.look(partners.len());
-        let limits = [hosts, of_host].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
-        let ((full_partners, full_hosts), time): ((Vec<String>, Vec<String>), _) =
-            (room.full_hosts().into_iter().unzip(), micros(time));
-        let (leases, next) = call!(self.database, db => {
+        let after: Vec<Option<String>> = {
+            let walked = self.walked.lock().unwrap_or_else(PoisonError::into_inner);
+            partners.iter().map(|partner| walked.get(&(T::TABLE, (*partner).to_owned())).cloned()).collect()
+        };
+        let steps = (STEPS / partners.len()).max(LEAST_STEPS);
+        let (free, per_host) = room.look();
+        let [free_limit, host_limit, step_limit] =
+            [free, per_host, steps].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let (full_partners, full_hosts): (Vec<String>, Vec<String>) = room.full_hosts().into_iter().unzip();
+        let time = micros(time);
+        let (leases, next, cut) = call!(self.database, db => {
             let due = db.prepare_cached(&due).await?;
-            let rows = db.query(&due, parameters![partners, full_partners, full_hosts, limits[0], limits[1]]).await?;
+            let parameters =
+                parameters![partners, after, full_partners, full_hosts, free_limit, host_limit, step_limit];
+            let rows = db.query(&due, parameters).await?;
             let mut permits = HashMap::<Uuid, Permit>::new();
             let mut found = HashMap::<(&str, &str), usize>::new();
+            let mut cut = HashMap::<String, String>::new();
             for row in &rows {
                 let (id, partner, host) = (row.get(0), row.get(1), row.get(2));
+                let Some(id) = id else {
+                    cut.insert(String::from(partner), String::from(host));
+                    continue;
+                };
                 *found.entry((partner, host)).or_default() += 1;
                 permits.extend(room.take(partner, host).map(|permit| (id, permit)));
             }
             // Whether something found no place, or was not looked at for what came before it.
-            let more = rows.len() > permits.len()
-                || found.len() == hosts
-                || found.values().any(|found| *found == of_host);
+            let of_host = free.checked_div(found.len()).unwrap_or_default().clamp(1, per_host);
+            let seen: usize = found.values().sum();
+            let more = seen > permits.len() || found.len() >= free || found.values().any(|found| *found >= of_host);
             let mut leases = Vec::with_capacity(permits.len());
-            if permits.is_empty() {
-                return Ok((leases, None));
-            }
             let ids: Vec<Uuid> = permits.keys().copied().collect();
-            for row in db.query(&db.prepare_cached(&take).await?, parameters![ids, time]).await? {
+            let taken = match ids.is_empty() {
+                true => Vec::new(),
+                false => db.query(&db.prepare_cached(&take).await?, parameters![ids, time]).await?,
+            };
+            for row in &taken {
                 let (id, fence, dados): (Uuid, i64, &[u8]) = (row.get(0), row.get(1), row.get(2));
                 match (T::from_stored(dados), permits.remove(&id)) {
                     (Ok(task), Some(permit)) => {
@@ -71,17 +94,26 @@ impl Postgres {
                     _ => tracing::error!(table = T::TABLE, "a stored task cannot be read"),
                 }
             }
-            // Somebody else had the rest, or holds it locked.
-            let contended = leases.len() < ids.len();
-            Ok((leases, if contended { Some(CONTENDED_PAUSE) } else { more.then_some(Duration::ZERO) }))
+            let next = match () {
+                // Somebody else had the rest, or holds it locked.
+                () if taken.len() < ids.len() => Some(CONTENDED_PAUSE),
+                () if more && !ids.is_empty() => Some(Duration::ZERO),
+                () if !cut.is_empty() || after.iter().any(Option::is_some) => Some(WALK_PAUSE),
+                () => None,
+            };
+            Ok((leases, next, cut))
         })?;
+        let mut walked = self.walked.lock().unwrap_or_else(PoisonError::into_inner);
+        for partner in partners {
+            walked.remove(&(T::TABLE, partner.to_owned()));
+        }
+        walked.extend(cut.into_iter().map(|(partner, host)| ((T::TABLE, partner), host)));
         Ok(Leased { leases, next })
     }
 
     pub(in crate::store) async fn record<T: Task>(&self, fence: u64, task: &T) -> Result<bool, StoreError> {
-        let (id, fence) = (uuid(task.id()), fence.cast_signed());
-        let record = Record { table: T::TABLE, id, fence, wait: self.wait(task.next()), dados: task.to_stored() };
-        self.records.call(record).await
+        let (id, wait, dados) = (uuid(task.id()), self.wait(task.next()), task.to_stored());
+        T::records(self).call(Record { id, fence: fence.cast_signed(), wait, dados, of: PhantomData }).await
     }
 
     pub(in crate::store) async fn put_back<T: Task>(
@@ -135,64 +167,71 @@ impl Postgres {
 }
 
 /// A task after its attempt.
-pub(super) struct Record {
-    table: &'static str,
+pub(crate) struct Record<T> {
     id: Uuid,
     fence: i64,
     wait: Option<i64>,
     dados: Vec<u8>,
+    of: PhantomData<T>,
 }
 
-impl Call for Record {
+impl<T: Task> Call for Record<T> {
     /// Whether the lease was still held.
     type Answer = bool;
 
+    fn order(&self, other: &Self) -> Ordering {
+        self.id.cmp(&other.id)
+    }
+
     async fn make(calls: &[Self], db: &mut Object) -> Result<Vec<Self::Answer>, Failed> {
-        let mut recorded = HashSet::<(Uuid, i64)>::new();
-        for table in [Delivery::TABLE, Mensagem::TABLE] {
-            let calls: Vec<&Self> = calls.iter().filter(|call| call.table == table).collect();
-            if calls.is_empty() {
-                continue;
-            }
-            let record = format!(
-                "UPDATE {table} t SET due = w, since = w, leased_until = NULL, dados = r.dados
-                FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[]) AS r (id, fence, wait, dados),
-                    LATERAL (SELECT now() + wait * interval '1 microsecond') AS d (w)
-                WHERE t.id = r.id AND t.fence = r.fence RETURNING t.id, t.fence"
-            );
-            let parameters = parameters![
-                column(&calls, |call| call.id),
-                column(&calls, |call| call.fence),
-                column(&calls, |call| call.wait),
-                column(&calls, |call| &*call.dados),
-            ];
-            let rows = db.query(&db.prepare_cached(&record).await?, parameters).await?;
-            recorded.extend(rows.iter().map(|row| (row.get(0), row.get(1))));
-        }
+        let record = format!(
+            "UPDATE {table} t SET due = w, since = w, leased_until = NULL, dados = r.dados
+            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[]) AS r (id, fence, wait, dados),
+                LATERAL (SELECT now() + wait * interval '1 microsecond') AS d (w)
+            WHERE t.id = r.id AND t.fence = r.fence RETURNING t.id, t.fence",
+            table = T::TABLE
+        );
+        let parameters = parameters![
+            column(calls, |call| call.id),
+            column(calls, |call| call.fence),
+            column(calls, |call| call.wait),
+            column(calls, |call| &*call.dados),
+        ];
+        let rows = db.query(&db.prepare_cached(&record).await?, parameters).await?;
+        let recorded: HashSet<(Uuid, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         Ok(column(calls, |call| recorded.contains(&(call.id, call.fence))))
     }
 }
 
-/// Of the hosts of the partners $1 that have anything due, and are none of the hosts $3 of the partners $2, the $4 that have
-/// waited longest; of each the first $5 rows. It steps from host to host by the index, so that what waits for a host
-/// without room costs nothing.
+/// What is due for the partners $1 at hosts that are none of $4 of the partners $3: at most $5 rows, by turns of the partners, the
+/// longest due first; of a host at most $6, and less where many hosts have something due. It steps from host to host by
+/// the index, each partner's at most $7, behind the host $2 where the look before was cut. A row without an id says where this
+/// one is.
 pub(in crate::store) fn due<T: Task>() -> String {
     format!(
-        "WITH RECURSIVE hosts (client_id, host, due) AS (
-            SELECT p, first.host, first.due FROM unnest($1::text[]) AS p CROSS JOIN LATERAL (
-                SELECT host, due FROM {table} WHERE client_id = p AND due IS NOT NULL ORDER BY host, due LIMIT 1) first
+        "WITH RECURSIVE hosts (client_id, host, due, step) AS (
+            SELECT p, first.host, first.due, 1::bigint FROM unnest($1::text[], $2::text[]) AS a (p, after)
+            CROSS JOIN LATERAL (
+                (SELECT host, due FROM {table} WHERE client_id = p AND after IS NULL AND due IS NOT NULL
+                ORDER BY host, due LIMIT 1)
+                UNION ALL
+                (SELECT host, due FROM {table} WHERE client_id = p AND host > after AND due IS NOT NULL
+                ORDER BY host, due LIMIT 1)) first
             UNION ALL
-            SELECT h.client_id, next.host, next.due FROM hosts h CROSS JOIN LATERAL (
+            SELECT h.client_id, next.host, next.due, step + 1 FROM hosts h CROSS JOIN LATERAL (
                 SELECT host, due FROM {table} WHERE client_id = h.client_id AND host > h.host AND due IS NOT NULL
-                ORDER BY host, due LIMIT 1) next)
-        SELECT w.id, h.client_id, h.host FROM (
-            SELECT client_id, host FROM hosts
-            WHERE due <= now() AND (client_id, host) NOT IN (SELECT * FROM unnest($2::text[], $3::text[]))
-            ORDER BY due LIMIT $4) h
-        CROSS JOIN LATERAL (
-            SELECT id, due FROM {table} WHERE client_id = h.client_id AND host = h.host AND due <= now()
-            ORDER BY due LIMIT $5) w
-        ORDER BY w.due",
+                ORDER BY host, due LIMIT 1) next
+            WHERE step < $7),
+        chosen AS (
+            SELECT client_id, host, row_number() OVER (PARTITION BY client_id ORDER BY due) AS turn FROM hosts
+            WHERE due <= now() AND (client_id, host) NOT IN (SELECT * FROM unnest($3::text[], $4::text[]))
+            ORDER BY turn, due LIMIT $5)
+        (SELECT w.id, c.client_id, c.host FROM chosen c CROSS JOIN LATERAL (
+            SELECT id, due FROM {table} WHERE client_id = c.client_id AND host = c.host AND due <= now()
+            ORDER BY due LIMIT (SELECT greatest(1, least($6, $5 / count(*))) FROM chosen)) w
+        ORDER BY row_number() OVER (PARTITION BY c.client_id ORDER BY w.due), w.due)
+        UNION ALL
+        SELECT NULL, client_id, host FROM hosts WHERE step = $7",
         table = T::TABLE
     )
 }

@@ -1,5 +1,6 @@
 //! Proposals stored, found and answered, each by one statement for all that are asked of it together.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
@@ -47,13 +48,17 @@ impl Call for Insert {
     /// The first record of the partner's id, where it is another.
     type Answer = Option<Vec<u8>>;
 
-    /// Made again after an unknown outcome, a call finds its own record, which is then new. It goes in the order of the
-    /// unique key, so that no two servers wait for each other.
+    fn order(&self, other: &Self) -> Ordering {
+        let by_id = || self.id_proposta_parceiro.cmp(&other.id_proposta_parceiro);
+        self.client_id.cmp(&other.client_id).then_with(by_id)
+    }
+
+    /// Made again after an unknown outcome, a call finds its own record, which is then new.
     async fn make(calls: &[Self], db: &mut Object) -> Result<Vec<Self::Answer>, Failed> {
         const INSERT: &str = "WITH new AS (
                 INSERT INTO propostas (id, client_id, id_proposta_parceiro, versao, status, criada_em, dados)
                 SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::timestamptz[],
-                    $7::bytea[]) ORDER BY 2, 3
+                    $7::bytea[])
                 ON CONFLICT (client_id, id_proposta_parceiro) DO NOTHING RETURNING id)
             INSERT INTO mensagens (id, client_id, host, due, since, dados)
             SELECT id, client_id, host, w, w, dados
@@ -111,6 +116,10 @@ impl Call for Find {
 impl Call for Commit {
     /// Whether it is the answer that was stored.
     type Answer = bool;
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.id.cmp(&other.id)
+    }
 
     /// Guarded by the version. Made again after an unknown outcome, a call finds its own mark in the record; the same answer
     /// in the same millisecond, given elsewhere, has another. Of two answers to one proposal that come together, one is

@@ -1,6 +1,7 @@
 //! Calls of one kind that come at the same time become one statement, so that they share what each would cost the database
 //! and its disk. A call that comes alone goes alone, and at once.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,14 +22,19 @@ const STATEMENTS: usize = 4;
 const AT_ONCE: usize = 128;
 
 /// A call that can be made together with others of its kind.
-pub(super) trait Call: Send + Sync + Sized + 'static {
+pub(crate) trait Call: Send + Sync + Sized + 'static {
     type Answer: Send + 'static;
+
+    /// In which order they are made, so that no two servers wait for each other's rows.
+    fn order(&self, _other: &Self) -> Ordering {
+        Ordering::Equal
+    }
 
     /// Makes all of them, or none: an answer for each, in their order. It may be made again, so it must come to the same.
     fn make(calls: &[Self], db: &mut Object) -> impl Future<Output = Result<Vec<Self::Answer>, Failed>> + Send;
 }
 
-pub(super) struct Together<C: Call> {
+pub(crate) struct Together<C: Call> {
     database: Arc<Database>,
     state: Mutex<State<C>>,
 }
@@ -66,8 +72,11 @@ impl<C: Call> Together<C> {
     /// first too, and the others wait on.
     fn begin(self: &Arc<Self>, fewer_than: usize) {
         let mut state = self.lock();
-        if state.statements < fewer_than && !state.waiting.is_empty() {
-            state.statements += 1;
+        let begins = state.statements < fewer_than && !state.waiting.is_empty();
+        state.statements += usize::from(begins);
+        // A runtime that ends drops the task at once, and with it takes the lock.
+        drop(state);
+        if begins {
             tokio::spawn(Statement { together: Arc::clone(self), counts: true }.run());
         }
     }
@@ -97,12 +106,22 @@ impl<C: Call> Statement<C> {
                     return;
                 }
                 let count = state.waiting.len().min(AT_ONCE);
-                state.waiting.drain(..count).unzip()
+                let mut calls: Vec<_> = state.waiting.drain(..count).collect();
+                drop(state);
+                calls.sort_by(|(one, _), (other, _)| one.order(other));
+                calls.into_iter().unzip()
             };
             match self.make(&calls).await {
                 Ok(answers) => replies.into_iter().zip(answers).for_each(|(reply, answer)| {
                     let _ = reply.send(Ok(answer));
                 }),
+                // One of them is why, and the others have nothing to do with it.
+                Err(StoreError::Rejected) if calls.len() > 1 => {
+                    for (call, reply) in calls.chunks(1).zip(replies).filter(|(_, reply)| !reply.is_closed()) {
+                        let answer = self.make(call).await;
+                        let _ = reply.send(answer.map(|mut answers| answers.remove(0)));
+                    }
+                }
                 Err(error) => replies.into_iter().for_each(|reply| {
                     let _ = reply.send(Err(error));
                 }),

@@ -186,6 +186,115 @@ async fn row_11_what_somebody_holds_locked_is_passed_over_and_not_looked_for_at_
     let [_] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
 }
 
+#[tokio::test]
+async fn c34_a_partner_with_much_that_has_waited_long_leaves_the_next_its_turn() {
+    for place in places().await {
+        let bounds = Bounds::new(Limits { total: 16, per_partner: 16, per_host: 2 });
+        // Of one partner forty, to twenty hosts; of another one, that has waited less.
+        for number in 1..=40 {
+            place.answered(number, &format!("h{}", number % 20)).await;
+        }
+        place.advance(1);
+        let other = draft("P-1", "a").open(PropostaId::from_random([41; 16]), "p1", &digest_key(), place.now());
+        place.insert(&other).await.unwrap();
+        let (transition, delivery) = place.answer(&other, Acao::Aceitar);
+        place.store.commit(&transition, delivery).await.unwrap();
+        let leases = place.lease::<Delivery>(&bounds).await;
+        assert!(ids(&leases).contains(&other.id()), "{:?}", ids(&leases));
+        assert_eq!(leases.len(), 7, "and has as many places as the bounds give one that wants them all");
+    }
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn f49_what_was_stored_together_is_known_again_after_a_link_cut_at_its_commit() {
+    let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
+    let database = place.database.as_ref().unwrap();
+    let proxy = proxy::Proxy::to(database.port()).await;
+    let url = database.url_through(proxy.port) + "?sslmode=disable";
+    let store = Store::postgres(&DatabaseUrl::parse(&url).unwrap(), Clock::system(), 2);
+    assert!(store.prepare().await.unwrap());
+    let insert = async |number: u8, id: &str| {
+        let proposta = draft(id, "a").open(PropostaId::from_random([number; 16]), "p0", &digest_key(), place.now());
+        let mensagem = Mensagem::of(&proposta, &Schedule::MENSAGEM, place.now());
+        (store.insert(&proposta, mensagem).await.unwrap(), proposta)
+    };
+    let (_, first) = insert(1, "P-1").await;
+    // Two that are new and one that is there, in one statement, whose end is never heard.
+    let cut = proxy.cut_at("INSERT 0 2", 0);
+    let (again, (second, answered), (third, _)) = tokio::join!(insert(2, "P-1"), insert(3, "P-3"), insert(4, "P-4"));
+    assert!(cut.happened());
+    assert!(matches!(again.0, Inserted::Exists(there) if there.id() == first.id()));
+    assert!(matches!((second, third), (Inserted::New, Inserted::New)));
+    // Two answers to one of them, and one to another: two events.
+    let commit = async |proposta: &Proposta, acao| {
+        let (transition, delivery) = place.answer(proposta, acao);
+        store.commit(&transition, delivery).await
+    };
+    let cut = proxy.cut_at("INSERT 0 2", 0);
+    let answers =
+        tokio::join!(commit(&first, Acao::Aceitar), commit(&first, Acao::Recusar), commit(&answered, Acao::Aceitar));
+    assert!(cut.happened());
+    assert_eq!(answers.2, Ok(()));
+    let stood = match (answers.0, answers.1) {
+        (Ok(()), Err(CommitError::Conflict)) => Status::Aceito,
+        (Err(CommitError::Conflict), Ok(())) => Status::Recusado,
+        both => panic!("{both:?}"),
+    };
+    let whole = store.whole(first.id()).await.unwrap().unwrap();
+    assert_eq!(whole.proposta.status(), stood);
+    let event = String::from_utf8(whole.delivery.unwrap().evento().body().to_vec()).unwrap();
+    assert!(event.contains(&format!("\"status\":\"{stood}\"")), "{event}");
+    assert_eq!(database.sql("SELECT count(*) FROM webhooks"), "2");
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn f51_a_locked_record_does_not_take_those_with_it_that_came_together() {
+    let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
+    let (locked, other) = (place.stored(1, "a").await, place.stored(2, "a").await);
+    let lock =
+        place.database.as_ref().unwrap().hold("SELECT FROM propostas WHERE id_proposta_parceiro = 'P-1' FOR UPDATE");
+    let commit = async |proposta: &Proposta| {
+        let (transition, delivery) = place.answer(proposta, Acao::Aceitar);
+        place.store.commit(&transition, delivery).await
+    };
+    let (of_locked, of_other) = tokio::join!(commit(&locked), commit(&other));
+    assert_eq!((of_locked, of_other), (Err(CommitError::Store(StoreError::Rejected)), Ok(())));
+    drop(lock);
+    assert_eq!(commit(&locked).await, Ok(()));
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn c34_of_a_partner_with_very_many_hosts_a_look_sees_some_and_each_gets_its_turn() {
+    let Some(place) = places().await.into_iter().find(|place| place.database.is_some()) else { return };
+    let database = place.database.as_ref().unwrap();
+    // Nothing of five thousand hosts is due but that of the last, and of another partner.
+    let last = place.answered(1, "z").await;
+    let other = draft("P-1", "a").open(PropostaId::from_random([2; 16]), "p1", &digest_key(), place.now());
+    place.insert(&other).await.unwrap();
+    let (transition, delivery) = place.answer(&other, Acao::Aceitar);
+    place.store.commit(&transition, delivery).await.unwrap();
+    database.sql(
+        "INSERT INTO propostas SELECT gen_random_uuid(), 'p0', n::text, 2, 'ACEITO', now(), now(), NULL, true, ''
+            FROM generate_series(1, 5000) n;
+        INSERT INTO webhooks SELECT id, client_id, 'h' || id_proposta_parceiro, now() + interval '1 h', NULL, NULL, 0, ''
+            FROM propostas WHERE dados = '';
+        ANALYZE webhooks",
+    );
+    let bounds = Bounds::new(ROOMY);
+    let partners = partners();
+    let mut seen = Vec::new();
+    for look in 0..6 {
+        let Leased { leases, next } = place.store.lease::<Delivery>(&bounds.room(&partners), LEASE).await.unwrap();
+        seen.extend(ids(&leases).into_iter().map(|id| (look, id)));
+        assert!(next.is_some(), "there is more to walk to, or to walk to again");
+    }
+    // A thousand hosts of each of two partners a look.
+    assert_eq!(seen, [(0, other.id()), (5, last.id())]);
+}
+
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn f55_claiming_looks_at_what_is_due_and_not_at_what_has_ended() {
@@ -202,7 +311,9 @@ async fn f55_claiming_looks_at_what_is_due_and_not_at_what_has_ended() {
         ANALYZE webhooks",
     );
     let mut claim = postgres::due::<Delivery>();
-    for (parameter, value) in ["'{p0,p1}'", "'{p0}'", "'{full}'", "32", "8"].iter().enumerate() {
+    for (parameter, value) in
+        ["'{p0,p1}'", "'{NULL,NULL}'", "'{p0}'", "'{full}'", "256", "8", "1000"].iter().enumerate()
+    {
         claim = claim.replace(&format!("${}", parameter + 1), value);
     }
     let plan = database.sql(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}"));
