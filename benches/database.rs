@@ -28,7 +28,8 @@ const OUTBOX: &str = include_str!("../svc-server/src/store/postgres/outbox.rs");
 fn statement(source: &str, begin: &str, table: &str, parameters: &[&str]) -> String {
     let at = source.find(begin).unwrap_or_else(|| panic!("no statement begins {begin}"));
     let text = source[at..].split('"').next().expect("a literal");
-    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("{table}", table);
+    let mut text =
+        text.split_whitespace().collect::<Vec<_>>().join(" ").replace("{table}", table).replace("{envio}", "");
     for (i, parameter) in parameters.iter().enumerate().rev() {
         text = text.replace(&format!("${}", i + 1), parameter);
     }
@@ -71,7 +72,7 @@ fn scripts() -> Scripts {
     );
     let commit =
         statement(PROPOSTAS, "WITH moved AS", "", &[id, "2", "'ACEITO'", "now()", dados, id, "'127.0.0.1'", "0", task]);
-    let record = |table| statement(OUTBOX, "UPDATE {table} t SET due", table, &[id, "0", "NULL", task]);
+    let record = |table| statement(OUTBOX, "UPDATE {table} t SET due", table, &[id, "0", "NULL", task, "NULL"]);
     Scripts {
         create: format!("{next}{insert};\n"),
         create_and_tell: format!("{next}{insert};\n{find};\n{};\n", record("mensagens")),

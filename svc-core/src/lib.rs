@@ -123,7 +123,7 @@ mod delivery;
 mod mensagem;
 mod schedule;
 pub use delivery::{Delivery, Falha, MAX_TENTATIVAS, Next, Outcome, RETRY_AFTER_CAP, SignedRequest, Tentativa};
-pub use mensagem::{Mensagem, SendOutcome};
+pub use mensagem::{Envio, Mensagem, Noticia, SendOutcome};
 pub use schedule::{BadSchedule, Jitter, Schedule, retry_after};
 
 mod answers;

@@ -1,6 +1,7 @@
 //! The message that brings the customer their link, on its way (C35).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,8 @@ use crate::schedule::{Jitter, Schedule, later};
 
 /// The customer's message. A value: each attempt to send it makes the next one of it, for a store to keep.
 ///
-/// It holds no person's data: who it goes to and what it says is the proposal's, which is read when it is sent.
+/// Who it goes to and what it says is the proposal's, which is read when it is sent. Of a person's data it holds at most what
+/// its channel calls it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mensagem {
     proposta: PropostaId,
@@ -21,6 +23,39 @@ pub struct Mensagem {
     attempts: u32,
     motivo: Option<Cow<'static, str>>,
     next: Next,
+    /// What the channel that took it last calls it.
+    envio: Option<Envio>,
+    entrega: Entrega,
+}
+
+/// What a channel calls a message that it took. Both can tell of the customer's number, so neither outlives their data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envio {
+    /// The message's id, by which the channel tells of its way.
+    pub id: String,
+    /// The account that it goes to, where the channel says so.
+    pub conta: Option<String>,
+}
+
+/// How far a message that was taken has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Entrega {
+    #[default]
+    Enviada,
+    Entregue,
+    Lida,
+}
+
+/// What a channel tells of a message that it took earlier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Noticia {
+    /// It has come to the customer's telephone.
+    Delivered,
+    /// It was read.
+    Read,
+    /// It did not come, as an attempt that fails.
+    Failed(SendOutcome),
 }
 
 /// What came of an attempt to send a message. Reasons are stable words, such as `nao_enviada`, without a person's data.
@@ -29,8 +64,12 @@ pub struct Mensagem {
 pub enum SendOutcome {
     /// It was handed over.
     Sent,
+    /// It was handed over to a channel that tells of its way.
+    Taken(Envio),
     /// It was not, for a reason that can pass.
     Failed(Cow<'static, str>),
+    /// It was not, for a reason that does not pass before this time is over.
+    Postponed(Cow<'static, str>, Duration),
     /// It was not, and trying again is of no use.
     Refused(Cow<'static, str>),
 }
@@ -67,6 +106,8 @@ impl Mensagem {
             attempts: 0,
             motivo: None,
             next: Next::At(later(now, schedule.wait(0).unwrap_or_default())),
+            envio: None,
+            entrega: Entrega::Enviada,
         }
     }
 
@@ -74,14 +115,76 @@ impl Mensagem {
     #[must_use]
     pub fn after(mut self, outcome: SendOutcome, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
         self.attempts = self.attempts.saturating_add(1);
+        if matches!(outcome, SendOutcome::Sent | SendOutcome::Taken(_)) {
+            self.entrega = Entrega::Enviada;
+        }
+        self.ended(outcome, schedule, jitter, now)
+    }
+
+    /// The message after its channel has told of it, whatever came before: news come in any order, and twice. Of another
+    /// message than the one taken last, it changes nothing.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// use svc_core::{Envio, Jitter, Mensagem, Noticia, Schedule, SendOutcome};
+    /// # use svc_core::{DigestKey, NovaProposta, PropostaId};
+    /// # let nova = NovaProposta::builder("P-1").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018")
+    /// #     .webhook_url("https://example.com/").build().unwrap();
+    /// # let now = DateTime::from_timestamp(1_795_811_504, 0).unwrap();
+    /// # let proposta = nova.open(PropostaId::from_random([7; 16]), "parceiro", &DigestKey::derive(&[7; 32]).unwrap(), now);
+    /// let schedule = Schedule::MENSAGEM;
+    /// let taken = SendOutcome::Taken(Envio { id: "wamid.1".into(), conta: None });
+    /// let mensagem = Mensagem::of(&proposta, &schedule, now).after(taken, &schedule, Jitter::NONE, now);
+    /// assert_eq!(mensagem.estado(), "enviada");
+    ///
+    /// let read = mensagem.clone().told("wamid.1", Noticia::Read, &schedule, Jitter::NONE, now);
+    /// assert_eq!(read.estado(), "lida");
+    /// assert_eq!(read.told("wamid.1", Noticia::Delivered, &schedule, Jitter::NONE, now).estado(), "lida");
+    /// assert_eq!(mensagem.told("wamid.2", Noticia::Read, &schedule, Jitter::NONE, now).estado(), "enviada");
+    /// ```
+    #[must_use]
+    pub fn told(mut self, id: &str, noticia: Noticia, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
+        if self.envio.as_ref().is_none_or(|envio| envio.id != id) {
+            return self;
+        }
+        let entrega = match noticia {
+            Noticia::Delivered => Entrega::Entregue,
+            Noticia::Read => Entrega::Lida,
+            // What has come has come, and what is being repeated already is not repeated twice.
+            Noticia::Failed(_) if self.entrega > Entrega::Enviada || self.next != Next::Done => return self,
+            Noticia::Failed(outcome) => return self.ended(outcome, schedule, jitter, now),
+        };
+        self.entrega = self.entrega.max(entrega);
+        // What failed has come nevertheless. A message that was asked for again (C19) is still to be sent.
+        if self.motivo.is_some() {
+            (self.next, self.motivo) = (Next::Done, None);
+        }
+        self
+    }
+
+    /// What follows from the end of an attempt, however late it is known.
+    fn ended(mut self, outcome: SendOutcome, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
+        let again = |wait: Duration| Next::At(later(now, jitter.spread(wait)));
         (self.next, self.motivo) = match outcome {
             SendOutcome::Sent => (Next::Done, None),
+            SendOutcome::Taken(envio) => {
+                self.envio = Some(envio);
+                (Next::Done, None)
+            }
             SendOutcome::Refused(motivo) => (Next::GiveUp, Some(motivo)),
-            SendOutcome::Failed(motivo) => match schedule.wait(self.attempts) {
-                Some(wait) => (Next::At(later(now, jitter.spread(wait))), Some(motivo)),
-                None => (Next::GiveUp, Some(motivo)),
-            },
+            SendOutcome::Failed(motivo) => (schedule.wait(self.attempts).map_or(Next::GiveUp, again), Some(motivo)),
+            SendOutcome::Postponed(motivo, least) => {
+                let wait = schedule.wait(self.attempts).map(|wait| wait.max(least));
+                (wait.map_or(Next::GiveUp, again), Some(motivo))
+            }
         };
+        self
+    }
+
+    /// The message without what its channel calls it, which can tell of a person.
+    #[must_use]
+    pub fn without_dados(mut self) -> Self {
+        self.envio = None;
         self
     }
 
@@ -113,6 +216,8 @@ impl Mensagem {
                 Next::At(due) => Some(due.timestamp_millis()),
                 Next::Done | Next::GiveUp => None,
             },
+            envio: self.envio.as_ref().map(|envio| Cow::Borrowed(&*envio.id)),
+            conta: self.envio.as_ref().and_then(|envio| envio.conta.as_deref()).map(Cow::Borrowed),
         };
         // Writing these types to memory cannot fail; should it ever, no message is read back from nothing.
         serde_json::to_vec(&stored).unwrap_or_default()
@@ -134,10 +239,14 @@ impl Mensagem {
     /// ```
     pub fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt> {
         let stored: Stored<'_> = serde_json::from_slice(bytes).map_err(|_| Corrupt)?;
-        let next = match (&*stored.estado, stored.due) {
-            ("pendente", Some(due)) => Next::At(DateTime::from_timestamp_millis(due).ok_or(Corrupt)?),
-            ("enviada", None) => Next::Done,
-            ("falhou", None) => Next::GiveUp,
+        let (next, entrega) = match (&*stored.estado, stored.due) {
+            ("pendente", Some(due)) => {
+                (Next::At(DateTime::from_timestamp_millis(due).ok_or(Corrupt)?), Entrega::Enviada)
+            }
+            ("enviada", None) => (Next::Done, Entrega::Enviada),
+            ("entregue", None) => (Next::Done, Entrega::Entregue),
+            ("lida", None) => (Next::Done, Entrega::Lida),
+            ("falhou", None) => (Next::GiveUp, Entrega::Enviada),
             _ => return Err(Corrupt),
         };
         if stored.v != STORED_FORMAT {
@@ -149,6 +258,8 @@ impl Mensagem {
             attempts: stored.attempts,
             motivo: stored.motivo.map(|motivo| motivo.into_owned().into()),
             next,
+            envio: stored.envio.map(|id| Envio { id: id.into_owned(), conta: stored.conta.map(Cow::into_owned) }),
+            entrega,
         })
     }
 
@@ -172,12 +283,19 @@ impl Mensagem {
         self.next
     }
 
-    /// `pendente`, `enviada` or `falhou` (C22).
+    /// What the channel that took it last calls it.
+    pub const fn envio(&self) -> Option<&Envio> {
+        self.envio.as_ref()
+    }
+
+    /// `pendente`, `enviada`, `entregue`, `lida` or `falhou` (C22).
     pub const fn estado(&self) -> &'static str {
-        match self.next {
-            Next::At(_) => "pendente",
-            Next::Done => "enviada",
-            Next::GiveUp => "falhou",
+        match (self.next, self.entrega) {
+            (Next::At(_), _) => "pendente",
+            (Next::Done, Entrega::Enviada) => "enviada",
+            (Next::Done, Entrega::Entregue) => "entregue",
+            (Next::Done, Entrega::Lida) => "lida",
+            (Next::GiveUp, _) => "falhou",
         }
     }
 
@@ -203,4 +321,8 @@ struct Stored<'a> {
     #[serde(borrow)]
     estado: Cow<'a, str>,
     due: Option<i64>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    envio: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    conta: Option<Cow<'a, str>>,
 }

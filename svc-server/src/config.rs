@@ -11,6 +11,8 @@ use crate::seams::{Clock, NoRandomness, Random, Resolver, Transport};
 use crate::sender::Sender;
 #[cfg(feature = "postgres")]
 use crate::store::DatabaseUrl;
+#[cfg(feature = "whatsapp")]
+use crate::whatsapp::WhatsAppWebhook;
 
 /// Most connections at a time (C38).
 pub const DEFAULT_MAX_CONNECTIONS: usize = 4_096;
@@ -37,6 +39,9 @@ pub struct Config {
     pub link_key: ServerKey,
     /// How customers are told.
     pub sender: Sender,
+    /// How WhatsApp tells what became of messages, if it may.
+    #[cfg(feature = "whatsapp")]
+    pub whatsapp_webhook: Option<WhatsAppWebhook>,
     /// When a webhook is tried again.
     pub schedule: Schedule,
     /// Certificate authorities that receivers' certificates may come from, as PEM; `None` is the machine's.
@@ -86,6 +91,8 @@ impl Config {
             previous_token_key: None,
             link_key: ServerKey::fresh(&random)?,
             sender: Sender::Log,
+            #[cfg(feature = "whatsapp")]
+            whatsapp_webhook: None,
             schedule: Schedule::HOMOLOGACAO,
             webhook_ca: None,
             trusted_proxies: Vec::new(),

@@ -102,7 +102,7 @@ impl App {
         }
     }
 
-    fn creditor(&self, proposta: &Proposta) -> String {
+    pub(crate) fn creditor(&self, proposta: &Proposta) -> String {
         let partners = self.config.partners.current();
         partners.get(proposta.client_id()).map_or_else(String::new, |partner| partner.creditor_name().to_owned())
     }

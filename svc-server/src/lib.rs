@@ -34,8 +34,12 @@ pub use partners::{
 
 mod config;
 mod sender;
+#[cfg(feature = "whatsapp")]
+mod whatsapp;
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS};
 pub use sender::Sender;
+#[cfg(feature = "whatsapp")]
+pub use whatsapp::{BadWhatsAppAccount, WhatsApp, WhatsAppAccount, WhatsAppWebhook};
 
 mod store;
 #[cfg(feature = "postgres")]
@@ -52,6 +56,7 @@ mod auth;
 mod bounds;
 mod confirmar;
 mod deliver;
+mod format;
 mod limiter;
 mod link;
 mod lookup;

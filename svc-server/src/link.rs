@@ -33,9 +33,14 @@ impl Links {
 
     /// The link of the customer's message; it shows the page and answers nothing.
     pub(crate) fn of(&self, id: PropostaId) -> String {
+        format!("{}/confirmar/{}", self.base_url, self.suffix(id))
+    }
+
+    /// What stands behind `/confirmar/` in it.
+    pub(crate) fn suffix(&self, id: PropostaId) -> String {
         match self.perfil {
-            Perfil::Homologacao => format!("{}/confirmar/{id}", self.base_url),
-            Perfil::Producao => format!("{}/confirmar/{id}?chave={}", self.base_url, self.key(id)),
+            Perfil::Homologacao => id.to_string(),
+            Perfil::Producao => format!("{id}?chave={}", self.key(id)),
         }
     }
 

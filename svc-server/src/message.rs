@@ -34,7 +34,8 @@ impl Messages {
         if proposta.status() != Status::AguardandoResposta && !mensagem.is_fresh() {
             return Ok(SendOutcome::Refused(Mensagem::JA_RESPONDIDA.into()));
         }
-        Ok(self.0.config.sender.send(&proposta, &self.0.links.of(id)))
+        let app = &*self.0;
+        Ok(app.config.sender.send(&proposta, &app.creditor(&proposta), &app.links, &app.config.clock).await)
     }
 }
 
@@ -52,6 +53,10 @@ impl Work for Messages {
     }
 
     async fn lease(&self, bounds: &Bounds) -> Result<Leased<Mensagem>, StoreError> {
+        // No attempt is spent on what nobody could be sent.
+        if let Some(pause) = self.0.config.sender.pause(&self.0.config.clock) {
+            return Ok(Leased { leases: Vec::new(), next: Some(pause) });
+        }
         let partners = self.0.config.partners.current();
         self.0.store.lease(&bounds.room(&partners), LEASE).await
     }

@@ -33,6 +33,7 @@ pub(crate) struct Metrics {
     webhooks: Family<StateLabels, Counter>,
     messages: Family<StateLabels, Counter>,
     login_failures: Counter,
+    sender_paused: Gauge,
     waiting: Family<WorkLabels, Gauge>,
     of_removed: Family<WorkLabels, Gauge>,
     oldest: Family<WorkLabels, Gauge<f64, AtomicU64>>,
@@ -83,6 +84,7 @@ impl Metrics {
             webhooks: Family::default(),
             messages: Family::default(),
             login_failures: Counter::default(),
+            sender_paused: Gauge::default(),
             waiting: Family::default(),
             of_removed: Family::default(),
             oldest: Family::default(),
@@ -113,6 +115,11 @@ impl Metrics {
         registry.register("webhooks", "Deliveries that came to an end, again after a resend", self.webhooks.clone());
         registry.register("messages", "Customers' messages after an attempt", self.messages.clone());
         registry.register("login_failures", "Logins refused", self.login_failures.clone());
+        registry.register(
+            "sender_paused",
+            "1 while no customer can be told, for a fault of the sender's account",
+            self.sender_paused.clone(),
+        );
         registry.register("waiting", "Work stored and not ended, attempts under way included", self.waiting.clone());
         registry.register("waiting_of_removed", "The same of partners that were removed", self.of_removed.clone());
         registry.register("oldest_due_seconds", "How long the oldest of it has been due", self.oldest.clone());
@@ -171,6 +178,7 @@ impl App {
             self.metrics.of_removed.get_or_create(&labels).set(gauge(waits.of_removed));
             self.metrics.oldest.get_or_create(&labels).set(waits.oldest.as_secs_f64());
         }
+        self.metrics.sender_paused.set(i64::from(self.config.sender.pause(&self.config.clock).is_some()));
         let mut text = String::new();
         encode(&mut text, &self.metrics.registry).expect("a text takes what is written to it");
         Ok(text)

@@ -6,9 +6,10 @@ use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
-use rust_decimal::{Decimal, RoundingStrategy};
 use sha2::{Digest, Sha256};
-use svc_core::{Dados, Data, Proposta, Status, today_in_brasilia};
+use svc_core::{Dados, Proposta, Status, today_in_brasilia};
+
+use crate::format::{ABSENT, day, instalments, rate, reais};
 
 /// A page, and the status that it comes with.
 #[derive(Debug)]
@@ -97,12 +98,7 @@ impl Offer {
         let taxas = dados.simulacao.taxas.clone().unwrap_or_default();
         let prazos = dados.simulacao.prazos.clone().unwrap_or_default();
         let parcela = valores.parcela.map(|parcela| parcela.decimal());
-        let parcelas = match (prazos.total_parcelas.map(|n| n.get()), parcela) {
-            (Some(1), Some(valor)) => Some(format!("1 parcela de {}", reais(valor))),
-            (Some(n), Some(valor)) => Some(format!("{n}x de {}", reais(valor))),
-            (Some(n), None) => Some(format!("{n} parcelas")),
-            (None, valor) => valor.map(reais),
-        };
+        let parcelas = instalments(prazos.total_parcelas.map(|n| n.get()), parcela);
         let rows = [
             ("Custo total (CET) ao ano", taxas.cet_aa.map(|taxa| rate(taxa.decimal(), "a.a."))),
             ("Custo total (CET) ao mês", taxas.cet_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
@@ -119,7 +115,7 @@ impl Offer {
         Self {
             first_name: dados.cliente.nome.first().to_owned(),
             cpf: dados.cliente.cpf.masked(),
-            rows: rows.map(|(name, value)| (name, value.unwrap_or_else(|| "não informado".to_owned()))).to_vec(),
+            rows: rows.map(|(name, value)| (name, value.unwrap_or_else(|| ABSENT.to_owned()))).to_vec(),
         }
     }
 }
@@ -137,60 +133,4 @@ fn result(proposta: &Proposta) -> Option<String> {
         today_in_brasilia(at).format("%d/%m/%Y"),
         local.format("%H:%M")
     ))
-}
-
-/// `R$ 1.234,56`, with a no-break space; halves of a cent round away from zero.
-fn reais(value: Decimal) -> String {
-    let cents = format!("{:.2}", value.round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero));
-    let (whole, cents) = cents.split_once('.').unwrap_or((&cents, "00"));
-    format!("R$\u{a0}{},{cents}", thousands(whole))
-}
-
-/// `1,99% a.m.`, with at least two decimals and no more than were given.
-fn rate(percent: Decimal, period: &str) -> String {
-    let text = format!("{percent:.*}", usize::try_from(percent.scale().max(2)).unwrap_or(2));
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, "00"));
-    format!("{},{fraction}% {period}", thousands(whole))
-}
-
-/// Points between groups of three digits.
-fn thousands(digits: &str) -> String {
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push('.');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// `dd/mm/aaaa`.
-fn day(data: Data) -> String {
-    data.date().format("%d/%m/%Y").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decimal(text: &str) -> Decimal {
-        Decimal::from_scientific(text).or_else(|_| text.parse()).unwrap()
-    }
-
-    #[test]
-    fn numbers_as_c17_writes_them() {
-        for (value, text) in [
-            ("1e3", "R$\u{a0}1.000,00"),
-            ("1000.10", "R$\u{a0}1.000,10"),
-            ("999999.995", "R$\u{a0}1.000.000,00"),
-            ("0.01", "R$\u{a0}0,01"),
-            ("123", "R$\u{a0}123,00"),
-        ] {
-            assert_eq!(reais(decimal(value)), text);
-        }
-        assert_eq!(rate(decimal("57.48"), "a.a."), "57,48% a.a.");
-        assert_eq!(rate(decimal("2"), "a.m."), "2,00% a.m.");
-        assert_eq!(rate(decimal("1234.567"), "a.a."), "1.234,567% a.a.");
-    }
 }

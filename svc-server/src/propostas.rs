@@ -8,8 +8,8 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use svc_core::{
-    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Schedule,
-    Situacao, Status, today_in_brasilia,
+    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao,
+    Status, today_in_brasilia,
 };
 use tokio::sync::Notify;
 
@@ -99,7 +99,9 @@ impl App {
             }
             let app = Arc::clone(&self);
             detached(async move {
-                app.resend::<Delivery>(whole.proposta.id(), &app.config.schedule, &app.wake_webhooks).await
+                let (schedule, now) = (&app.config.schedule, app.config.clock.now());
+                let resend = |delivery: Delivery| delivery.resend(schedule, now);
+                app.resend(whole.proposta.id(), resend, &app.wake_webhooks).await
             })
             .await
         })
@@ -120,7 +122,9 @@ impl App {
             }
             let app = Arc::clone(&self);
             detached(async move {
-                app.resend::<Mensagem>(whole.proposta.id(), &message::SCHEDULE, &app.wake_messages).await
+                let now = app.config.clock.now();
+                let resend = |mensagem: Mensagem| mensagem.resend(&message::SCHEDULE, now);
+                app.resend(whole.proposta.id(), resend, &app.wake_messages).await
             })
             .await
         })
@@ -137,8 +141,13 @@ impl App {
     }
 
     /// Makes a task due now: 202, with the proposal as it is then.
-    async fn resend<T: Task>(&self, id: PropostaId, schedule: &Schedule, wake: &Notify) -> Result<Reply, Problem> {
-        self.store.resend::<T>(id, schedule, self.config.clock.now()).await?;
+    async fn resend<T: Task>(
+        &self,
+        id: PropostaId,
+        resend: impl Fn(T) -> T + Send + Sync,
+        wake: &Notify,
+    ) -> Result<Reply, Problem> {
+        self.store.change(id, resend).await?;
         wake.notify_one();
         tracing::info!(proposta = self.links.log_name(id), work = T::TABLE, "asked for again");
         let whole = self.store.whole(id).await?.ok_or(Problem::ProposalNotFound)?;

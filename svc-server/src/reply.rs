@@ -262,6 +262,14 @@ pub(crate) fn metrics(text: String) -> Reply {
     with_type(StatusCode::OK, OPENMETRICS, text.into())
 }
 
+/// A text that nobody takes for anything else.
+#[cfg(feature = "whatsapp")]
+pub(crate) fn text(text: String) -> Reply {
+    let mut reply = with_type(StatusCode::OK, "text/plain; charset=utf-8", text.into());
+    reply.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    reply
+}
+
 /// No body, for OPTIONS (C18).
 pub(crate) fn options(methods: &'static str) -> Reply {
     let mut reply = Reply::new(Full::default());

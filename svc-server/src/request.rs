@@ -21,12 +21,17 @@ const MAX_REQUEST_ID: usize = 64;
 
 /// Reads a body, no further than its limit and no longer than its deadline.
 pub(crate) async fn read_body(headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem> {
+    read_body_up_to(MAX_BODY_BYTES, headers, body).await
+}
+
+/// The same with a limit of its own.
+pub(crate) async fn read_body_up_to(most: usize, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Problem> {
     let declared =
         headers.get(hyper::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
+    if declared.is_some_and(|length| length > most as u64) {
         return Err(Problem::BodyTooLarge);
     }
-    match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, MAX_BODY_BYTES).collect()).await {
+    match tokio::time::timeout(BODY_DEADLINE, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::BodyTooLarge),
         // It ended too early, or is not in the chunks that it claims to be in.

@@ -27,6 +27,8 @@ enum Route<'p> {
     Confirmar(&'p str),
     Saude,
     OpenApi,
+    #[cfg(feature = "whatsapp")]
+    WhatsApp,
 }
 
 impl App {
@@ -79,7 +81,7 @@ impl App {
         if !is_known(request.method()) {
             return Err(Problem::MethodUnknown);
         }
-        let route = route.ok_or(Problem::RouteNotFound)?;
+        let route = route.filter(|route| self.has(*route)).ok_or(Problem::RouteNotFound)?;
         if request.method() == Method::OPTIONS {
             return Ok(reply::options(route.methods()));
         }
@@ -93,7 +95,21 @@ impl App {
             (&Method::POST, Route::ReenviarMensagem(id)) => self.resend_message(id, request).await,
             (&Method::GET | &Method::HEAD, Route::Saude) => self.saude().await,
             (&Method::GET | &Method::HEAD, Route::OpenApi) => Ok(reply::yaml(OPENAPI)),
+            #[cfg(feature = "whatsapp")]
+            (&Method::GET | &Method::HEAD, Route::WhatsApp) => self.whatsapp_challenge(&request),
+            #[cfg(feature = "whatsapp")]
+            (&Method::POST, Route::WhatsApp) => self.whatsapp_statuses(request).await,
             _ => Err(Problem::MethodNotAllowed(route.methods())),
+        }
+    }
+
+    /// Whether a path of ours is switched on.
+    #[cfg_attr(not(feature = "whatsapp"), expect(clippy::unused_self, reason = "all are"))]
+    fn has(&self, route: Route<'_>) -> bool {
+        match route {
+            #[cfg(feature = "whatsapp")]
+            Route::WhatsApp => self.config.whatsapp_webhook.is_some(),
+            _ => true,
         }
     }
 
@@ -121,6 +137,8 @@ impl<'p> Route<'p> {
             "/v1/propostas" => Some(Self::Propostas),
             "/saude" => Some(Self::Saude),
             "/openapi.yaml" => Some(Self::OpenApi),
+            #[cfg(feature = "whatsapp")]
+            "/whatsapp/webhook" => Some(Self::WhatsApp),
             _ => {
                 let of = |prefix, suffix| {
                     let id = path.strip_prefix(prefix)?.strip_suffix(suffix)?;
@@ -142,6 +160,8 @@ impl<'p> Route<'p> {
             Self::Propostas => "GET, HEAD, POST, OPTIONS",
             Self::Confirmar(_) => "GET, HEAD, POST, OPTIONS",
             Self::Proposta(_) | Self::Saude | Self::OpenApi => "GET, HEAD, OPTIONS",
+            #[cfg(feature = "whatsapp")]
+            Self::WhatsApp => "GET, HEAD, POST, OPTIONS",
         }
     }
 
@@ -156,6 +176,8 @@ impl<'p> Route<'p> {
             Self::Confirmar(_) => "/confirmar/{id_proposta_svc}",
             Self::Saude => "/saude",
             Self::OpenApi => "/openapi.yaml",
+            #[cfg(feature = "whatsapp")]
+            Self::WhatsApp => "/whatsapp/webhook",
         }
     }
 }

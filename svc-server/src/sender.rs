@@ -1,10 +1,18 @@
 //! How the customer is told of a proposal (C35).
 
 use std::io::Write;
+#[cfg(feature = "whatsapp")]
+use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use svc_core::{Proposta, SendOutcome};
+
+use crate::link::Links;
+use crate::seams::Clock;
+#[cfg(feature = "whatsapp")]
+use crate::whatsapp::WhatsApp;
 
 /// A way to the customer.
 #[derive(Clone, Debug)]
@@ -14,16 +22,36 @@ pub enum Sender {
     Log,
     /// Hands the link to a channel: for programs that play the customer.
     Channel(tokio::sync::mpsc::UnboundedSender<String>),
+    /// Sends a WhatsApp template message.
+    #[cfg(feature = "whatsapp")]
+    WhatsApp(Arc<WhatsApp>),
 }
 
 impl Sender {
-    /// Sends the message with the customer's link. The name stays where it is: only the link is printed (C39).
-    pub(crate) fn send(&self, _proposta: &Proposta, link: &str) -> SendOutcome {
+    /// Sends the message with the customer's link. Where the link alone is handed on, the name stays where it is (C39).
+    #[cfg_attr(not(feature = "whatsapp"), expect(unused_variables, reason = "WhatsApp alone needs them"))]
+    pub(crate) async fn send(&self, proposta: &Proposta, creditor: &str, links: &Links, clock: &Clock) -> SendOutcome {
+        let link = links.of(proposta.id());
         let sent = match self {
             Self::Log => PRINTER.try_send(format!("customer's link: {link}\n")).is_ok(),
-            Self::Channel(links) => links.send(link.to_owned()).is_ok(),
+            Self::Channel(channel) => channel.send(link).is_ok(),
+            #[cfg(feature = "whatsapp")]
+            Self::WhatsApp(whatsapp) => {
+                let Some(dados) = proposta.dados() else { return SendOutcome::Refused("dados_removidos".into()) };
+                return whatsapp.send(dados, creditor, &links.suffix(proposta.id()), clock).await;
+            }
         };
         if sent { SendOutcome::Sent } else { SendOutcome::Failed(NOT_SENT.into()) }
+    }
+
+    /// How long nothing can be sent to anybody.
+    #[cfg_attr(not(feature = "whatsapp"), expect(unused_variables, reason = "WhatsApp alone needs them"))]
+    pub(crate) fn pause(&self, clock: &Clock) -> Option<Duration> {
+        match self {
+            Self::Log | Self::Channel(_) => None,
+            #[cfg(feature = "whatsapp")]
+            Self::WhatsApp(whatsapp) => whatsapp.pause(clock),
+        }
     }
 }
 

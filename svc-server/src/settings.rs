@@ -15,78 +15,10 @@ use crate::sender::Sender;
 #[cfg(feature = "postgres")]
 use crate::store::DatabaseUrl;
 
-/// A setting: its variable, its flag if it is no secret, and what `--help` says.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Setting {
-    /// Environment variable.
-    pub var: &'static str,
-    /// Long flag without its dashes; secrets have none.
-    pub flag: Option<&'static str>,
-    /// What stands for the value in `--help`.
-    pub value: &'static str,
-    /// One sentence.
-    pub help: &'static str,
-}
-
-const LISTEN: &str = "SVC_LISTEN";
-const BASE_URL: &str = "SVC_BASE_URL";
-const PROFILE: &str = "SVC_PROFILE";
-const RULES_OFF: &str = "SVC_RULES_OFF";
-const PARTNERS: &str = "SVC_PARTNERS";
-const TOKEN_KEY: &str = "SVC_TOKEN_KEY";
-const TOKEN_KEY_FILE: &str = "SVC_TOKEN_KEY_FILE";
-const TOKEN_KEY_PREVIOUS: &str = "SVC_TOKEN_KEY_PREVIOUS";
-const LINK_KEY: &str = "SVC_LINK_KEY";
-const LINK_KEY_FILE: &str = "SVC_LINK_KEY_FILE";
-const SENDER: &str = "SVC_SENDER";
-const WEBHOOK_ALLOW: &str = "SVC_WEBHOOK_ALLOW";
-const TRUSTED_PROXY: &str = "SVC_TRUSTED_PROXY";
-const RETRY_SCHEDULE: &str = "SVC_RETRY_SCHEDULE";
-const MAX_CONNECTIONS: &str = "SVC_MAX_CONNECTIONS";
-const MAX_IN_FLIGHT: &str = "SVC_MAX_IN_FLIGHT";
-const MAX_PROPOSALS: &str = "SVC_MAX_PROPOSALS";
-const METRICS_LISTEN: &str = "SVC_METRICS_LISTEN";
-const LOG: &str = "SVC_LOG";
-const DATABASE_URL: &str = "SVC_DATABASE_URL";
-const DATABASE_URL_FILE: &str = "SVC_DATABASE_URL_FILE";
-const RETENTION: &str = "SVC_RETENTION";
-
-/// All settings, in the order of `--help`.
-pub const SETTINGS: [Setting; 22] = [
-    setting(LISTEN, "listen", "ADDRESS", "Address and port to listen on [default: 127.0.0.1:8080]"),
-    setting(BASE_URL, "base-url", "URL", "Where customers reach this server [default: http://<listen>]"),
-    setting(PROFILE, "profile", "PROFILE", "homologacao or producao [default: homologacao]"),
-    setting(RULES_OFF, "rules-off", "RULES", "Consistency rules to switch off, such as R7,R9"),
-    setting(PARTNERS, "partners", "FILE", "JSON list of partners; without it, a demonstration partner on loopback"),
-    setting(TOKEN_KEY_FILE, "token-key-file", "FILE", "Key of access tokens, 32 bytes or more [default: random]"),
-    secret(TOKEN_KEY, "Key of access tokens itself, instead of --token-key-file"),
-    secret(TOKEN_KEY_PREVIOUS, "Key of access tokens before the last change; its tokens are still taken"),
-    setting(LINK_KEY_FILE, "link-key-file", "FILE", "Key of links and digests, 32 bytes or more [default: random]"),
-    secret(LINK_KEY, "Key of links and digests itself, instead of --link-key-file"),
-    setting(
-        DATABASE_URL_FILE,
-        "database-url-file",
-        "FILE",
-        "File with the URL of a PostgreSQL database [default: memory]",
-    ),
-    secret(DATABASE_URL, "The URL itself, postgres://user:password@host/database, instead of --database-url-file"),
-    setting(RETENTION, "retention", "DAYS", "Days after the answer that a person's data stay [default: for ever]"),
-    setting(SENDER, "sender", "SENDER", "How customers are told: log [default: log in homologacao]"),
-    setting(WEBHOOK_ALLOW, "webhook-allow", "CIDRS", "Private ranges that webhooks may reach, such as 10.1.0.0/16"),
-    setting(
-        RETRY_SCHEDULE,
-        "retry-schedule",
-        "WAITS",
-        "Waits before each attempt of a webhook [default: the profile's]",
-    ),
-    setting(TRUSTED_PROXY, "trusted-proxy", "CIDRS", "Proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8"),
-    setting(MAX_CONNECTIONS, "max-connections", "N", "Most connections at a time [default: 4096]"),
-    setting(MAX_IN_FLIGHT, "max-in-flight", "N", "Most requests in flight [default: 512]"),
-    setting(MAX_PROPOSALS, "max-proposals", "N", "Most proposals in memory [default: 1000000]"),
-    setting(METRICS_LISTEN, "metrics-listen", "ADDRESS", "Address and port to serve GET /metrics on [default: none]"),
-    setting(LOG, "log", "FORMAT", "Log format on standard error, text or json [default: text]"),
-];
+mod table;
+mod whatsapp;
+use table::*;
+pub use table::{SETTINGS, Setting};
 
 /// What the program is told: where to listen, how to log, and the server's [`Config`].
 #[derive(Debug)]
@@ -178,6 +110,8 @@ impl Source<'_> {
             previous_token_key: previous_token_key.transpose()?,
             link_key,
             sender: self.sender(strict)?,
+            #[cfg(feature = "whatsapp")]
+            whatsapp_webhook: self.whatsapp_webhook()?,
             schedule: self
                 .parsed(RETRY_SCHEDULE, "not a list of waits such as 0,5s,30s,2m,10m", |text| {
                     Schedule::parse(text).ok()
@@ -271,21 +205,30 @@ impl Source<'_> {
         }
     }
 
+    /// A secret from its variable or its file, with the one that it came from.
+    #[cfg(any(feature = "postgres", feature = "whatsapp"))]
+    fn text_or_file(
+        &self,
+        var: &'static str,
+        file_var: &'static str,
+    ) -> Result<Option<(&'static str, String)>, BadSetting> {
+        match (self.text(var)?, self.text(file_var)?) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(bad(var, format!("set besides {file_var}; one of them is enough"))),
+            (Some(text), None) => Ok(Some((var, text))),
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|why| bad(file_var, format!("cannot be read: {why}")))?;
+                Ok(Some((file_var, text.trim().to_owned())))
+            }
+        }
+    }
+
     /// The database, from its variable or its file.
     #[cfg(feature = "postgres")]
     fn database(&self) -> Result<Option<DatabaseUrl>, BadSetting> {
-        let (var, text) = match (self.text(DATABASE_URL)?, self.text(DATABASE_URL_FILE)?) {
-            (None, None) => return Ok(None),
-            (Some(_), Some(_)) => {
-                return Err(bad(DATABASE_URL, format!("set besides {DATABASE_URL_FILE}; one of them is enough")));
-            }
-            (Some(text), None) => (DATABASE_URL, text),
-            (None, Some(path)) => {
-                let text = std::fs::read_to_string(path);
-                (DATABASE_URL_FILE, text.map_err(|why| bad(DATABASE_URL_FILE, format!("cannot be read: {why}")))?)
-            }
-        };
-        DatabaseUrl::parse(text.trim()).map(Some).map_err(|why| bad(var, why))
+        let Some((var, text)) = self.text_or_file(DATABASE_URL, DATABASE_URL_FILE)? else { return Ok(None) };
+        DatabaseUrl::parse(&text).map(Some).map_err(|why| bad(var, why))
     }
 
     /// Ignored, it would lose what it was to keep.
@@ -302,9 +245,10 @@ impl Source<'_> {
     fn sender(&self, strict: bool) -> Result<Sender, BadSetting> {
         match self.text(SENDER)?.as_deref() {
             Some("log") => Ok(Sender::Log),
+            Some("whatsapp") => self.whatsapp(),
             None if !strict => Ok(Sender::Log),
             None => Err(bad(SENDER, "required in producao")),
-            Some(_) => Err(bad(SENDER, "not log")),
+            Some(_) => Err(bad(SENDER, "not log or whatsapp")),
         }
     }
 
@@ -360,14 +304,6 @@ fn server_key(var: &'static str, key: Vec<u8>) -> Result<ServerKey, BadSetting> 
 
 fn bad(var: &'static str, why: impl ToString) -> BadSetting {
     BadSetting { var, why: why.to_string() }
-}
-
-const fn setting(var: &'static str, flag: &'static str, value: &'static str, help: &'static str) -> Setting {
-    Setting { var, flag: Some(flag), value, help }
-}
-
-const fn secret(var: &'static str, help: &'static str) -> Setting {
-    Setting { var, flag: None, value: "", help }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod tests;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Schedule, Transition};
+use svc_core::{Delivery, IdParceiro, Mensagem, Proposta, PropostaId, Transition};
 
 use crate::bounds::Room;
 use crate::outbox::Leased;
@@ -202,21 +202,26 @@ impl Store {
         )
     }
 
-    /// Makes a proposal's task due again (C19), unless an attempt of it is under way.
-    pub(crate) async fn resend<T: Task>(
+    /// Changes a proposal's task, unless an attempt of it is under way. The change may be made more than once.
+    pub(crate) async fn change<T: Task>(
         &self,
         id: PropostaId,
-        schedule: &Schedule,
-        now: DateTime<Utc>,
+        change: impl Fn(T) -> T + Send + Sync,
     ) -> Result<(), StoreError> {
         each!(
             self,
             memory => {
-                memory.resend::<T>(id, schedule, now);
+                memory.change::<T>(id, change);
                 Ok(())
             },
-            postgres => postgres.resend::<T>(id, schedule, now)
+            postgres => postgres.change::<T>(id, change)
         )
+    }
+
+    /// The proposal whose message its channel knows by this.
+    #[cfg(feature = "whatsapp")]
+    pub(crate) async fn proposta_of(&self, envio: &str) -> Result<Option<PropostaId>, StoreError> {
+        each!(self, memory => Ok(memory.proposta_of(envio)), postgres => postgres.proposta_of(envio))
     }
 
     /// Takes the data of persons out of records that were answered before this time; gives how many.

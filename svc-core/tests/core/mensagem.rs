@@ -1,7 +1,9 @@
 //! C19, C35: the customer's message, tried again by its own schedule.
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
-use svc_core::{Jitter, Mensagem, Next, Schedule, SendOutcome};
+use svc_core::{Envio, Jitter, Mensagem, Next, Noticia, Schedule, SendOutcome};
 
 use crate::{now, stored};
 
@@ -54,14 +56,84 @@ fn c19_a_resend_is_due_at_once_and_begins_anew_after_the_end() {
     assert_eq!(again.motivo(), None);
 }
 
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn taken(mensagem: Mensagem, id: &str) -> Mensagem {
+    let envio = Envio { id: id.to_owned(), conta: Some("551100000018".to_owned()) };
+    mensagem.after(SendOutcome::Taken(envio), &Schedule::MENSAGEM, Jitter::NONE, now())
+}
+
+fn told(mensagem: Mensagem, id: &str, noticia: Noticia) -> Mensagem {
+    mensagem.told(id, noticia, &Schedule::MENSAGEM, Jitter::NONE, now())
+}
+
+#[test]
+fn c35_what_a_day_must_pass_for_is_not_tried_before() {
+    let wait = |mensagem: Mensagem| {
+        let postponed = SendOutcome::Postponed("limite_do_destinatario".into(), DAY);
+        mensagem.after(postponed, &Schedule::MENSAGEM, Jitter::NONE, now())
+    };
+    let mut mensagem = mensagem();
+    for _ in 0..7 {
+        mensagem = wait(mensagem);
+        assert_eq!(mensagem.next(), Next::At(now() + DAY));
+        assert_eq!((mensagem.estado(), mensagem.motivo()), ("pendente", Some("limite_do_destinatario")));
+    }
+    assert_eq!(wait(mensagem).next(), Next::GiveUp, "it is an attempt like any other");
+}
+
+#[test]
+fn c22_news_of_a_message_count_in_any_order_and_twice() {
+    let failed = || Noticia::Failed(SendOutcome::Refused("destinatario_inalcancavel".into()));
+    let (delivered, read) = (|| Noticia::Delivered, || Noticia::Read);
+    let orders: [(&[&dyn Fn() -> Noticia], &str); 7] = [
+        (&[&delivered], "entregue"),
+        (&[&delivered, &read], "lida"),
+        (&[&read, &delivered], "lida"),
+        (&[&read, &read, &failed], "lida"),
+        (&[&failed], "falhou"),
+        (&[&failed, &failed], "falhou"),
+        (&[&failed, &delivered], "entregue"),
+    ];
+    for (news, estado) in orders {
+        let told = news.iter().fold(taken(mensagem(), "wamid.1"), |mensagem, news| told(mensagem, "wamid.1", news()));
+        assert_eq!(told.estado(), estado);
+        assert_eq!(told.motivo().is_some(), estado == "falhou");
+        let ended = if estado == "falhou" { Next::GiveUp } else { Next::Done };
+        assert_eq!(told.next(), ended);
+        assert_eq!(Mensagem::from_stored(&told.to_stored()).unwrap().estado(), estado);
+    }
+}
+
+#[test]
+fn c35_a_failure_that_is_known_late_goes_on_in_the_schedule() {
+    let late = told(taken(failed(mensagem()), "wamid.1"), "wamid.1", Noticia::Failed(SendOutcome::Failed("x".into())));
+    assert_eq!((late.estado(), late.motivo()), ("pendente", Some("x")));
+    assert_eq!(late.next(), Next::At(now() + TimeDelta::seconds(30)), "two attempts were made");
+}
+
+#[test]
+fn news_of_another_message_and_of_one_that_is_sent_again_stop_nothing() {
+    let sent = taken(mensagem(), "wamid.2");
+    assert_eq!(told(sent.clone(), "wamid.1", Noticia::Read), sent);
+    let again = sent.resend(&Schedule::MENSAGEM, now());
+    let read = told(again, "wamid.2", Noticia::Read);
+    assert_eq!((read.estado(), read.next()), ("pendente", Next::At(now())), "it was asked for again (C19)");
+    assert_eq!(taken(read, "wamid.3").estado(), "enviada", "a message of its own");
+    let without = taken(mensagem(), "wamid.4").without_dados();
+    assert_eq!((without.envio(), without.estado()), (None, "enviada"));
+    assert!(!String::from_utf8(without.to_stored()).unwrap().contains("5511"));
+}
+
 #[test]
 fn a_message_comes_back_from_a_store_in_every_state_and_in_these_bytes() {
     let waiting = failed(mensagem());
     let sent = mensagem().after(SendOutcome::Sent, &Schedule::MENSAGEM, Jitter::NONE, now());
     let refused = SendOutcome::Refused("numero_invalido".into());
     let given_up = mensagem().after(refused, &Schedule::MENSAGEM, Jitter::NONE, now());
-    for mensagem in [mensagem(), waiting.clone(), sent, given_up] {
-        assert_eq!(Mensagem::from_stored(&mensagem.to_stored()).unwrap().to_stored(), mensagem.to_stored());
+    for mensagem in [mensagem(), waiting.clone(), sent, given_up, taken(mensagem(), "wamid.1")] {
+        let back = Mensagem::from_stored(&mensagem.to_stored()).unwrap();
+        assert_eq!((back.to_stored(), back.envio()), (mensagem.to_stored(), mensagem.envio()));
     }
     // What was stored by any version must be read by every later one.
     let golden = concat!(

@@ -37,3 +37,43 @@ fn producao_starts_only_with_settings_that_are_fit_for_it() {
     }
     std::fs::remove_file(partners).unwrap();
 }
+
+#[cfg(feature = "whatsapp")]
+#[test]
+fn each_part_of_a_whatsapp_account_is_checked_under_its_own_name() {
+    let good = [
+        (SENDER, "whatsapp"),
+        (WHATSAPP_TOKEN, "EAAG"),
+        (WHATSAPP_PHONE_ID, "106540352242922"),
+        (WHATSAPP_TEMPLATE, "proposta_de_emprestimo"),
+        (WHATSAPP_APP_SECRET, "0123456789abcdef0123456789abcdef"),
+        (WHATSAPP_VERIFY_TOKEN, "combinado"),
+    ];
+    let read = |change: Option<(&str, &str)>| {
+        Settings::read(|var| match change {
+            Some((changed, value)) if changed == var => Some(value.into()),
+            _ => good.iter().find(|(name, _)| *name == var).map(|(_, value)| value.into()),
+        })
+    };
+    let settings = read(None).unwrap();
+    assert!(matches!(settings.config.sender, Sender::WhatsApp(_)) && settings.config.whatsapp_webhook.is_some());
+    for change in [(WHATSAPP_VERSION, "v24.0"), (WHATSAPP_API, "http://127.0.0.1:9000")] {
+        assert!(read(Some(change)).is_ok(), "{change:?}");
+    }
+    for (var, value) in [
+        (WHATSAPP_TOKEN, "com espaço"),
+        (WHATSAPP_TOKEN, ""),
+        (WHATSAPP_PHONE_ID, "+55 11 90000-0001"),
+        (WHATSAPP_TEMPLATE, "Proposta"),
+        (WHATSAPP_VERSION, "24.0"),
+        (WHATSAPP_VERSION, "v24/../me"),
+        (WHATSAPP_API, "http://graph.facebook.com"),
+        (WHATSAPP_API, "https://graph.facebook.com/v24.0"),
+        (WHATSAPP_APP_SECRET, "curto"),
+        (WHATSAPP_VERIFY_TOKEN, ""),
+    ] {
+        let bad = read(Some((var, value))).unwrap_err();
+        assert_eq!(bad.var, var, "{value}");
+        assert!(value.is_empty() || !bad.to_string().contains(value), "{bad}");
+    }
+}

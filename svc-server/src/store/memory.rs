@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Schedule, Transition};
+use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Transition};
 
 use crate::bounds::Room;
 use crate::outbox::Leased;
@@ -28,6 +28,8 @@ pub(crate) struct Inner {
     by_partner: HashMap<(String, IdParceiro), PropostaId>,
     mensagens: Queue<Mensagem>,
     deliveries: Queue<Delivery>,
+    /// Of messages, by what their channel calls them.
+    by_envio: HashMap<String, PropostaId>,
 }
 
 impl Memory {
@@ -83,7 +85,15 @@ impl Memory {
 
     pub(super) fn record<T: Task>(&self, fence: u64, task: T) -> bool {
         let due = self.due(task.next());
-        T::queue(&mut self.lock()).record(fence, task, due)
+        let (id, envio) = (task.id(), task.envio().map(str::to_owned));
+        let inner = &mut *self.lock();
+        let before = T::queue(inner).get(id).and_then(Task::envio).map(str::to_owned);
+        let recorded = T::queue(inner).record(fence, task, due);
+        if recorded && envio != before {
+            before.map(|before| inner.by_envio.remove(&before));
+            inner.by_envio.extend(envio.map(|envio| (envio, id)));
+        }
+        recorded
     }
 
     pub(super) fn put_back<T: Task>(&self, fence: u64, task: &T, wait: Duration) {
@@ -91,22 +101,31 @@ impl Memory {
         T::queue(&mut self.lock()).put_back(fence, task.id(), at);
     }
 
-    pub(super) fn resend<T: Task>(&self, id: PropostaId, schedule: &Schedule, now: DateTime<Utc>) {
+    pub(super) fn change<T: Task>(&self, id: PropostaId, change: impl Fn(T) -> T) {
         T::queue(&mut self.lock()).change(id, self.clock.monotonic(), |task| {
-            let task = task.resend(schedule, now);
+            let task = change(task);
             let due = self.due(task.next());
             (task, due)
         });
     }
 
+    #[cfg(feature = "whatsapp")]
+    pub(super) fn proposta_of(&self, envio: &str) -> Option<PropostaId> {
+        self.lock().by_envio.get(envio).copied()
+    }
+
     pub(super) fn forget(&self, before: DateTime<Utc>) -> usize {
         let mut forgotten = 0;
-        for proposta in self.lock().propostas.values_mut() {
+        let inner = &mut *self.lock();
+        for proposta in inner.propostas.values_mut() {
             if proposta.dados().is_some() && proposta.respondida_em().is_some_and(|at| at < before) {
                 *proposta = proposta.without_dados();
+                inner.mensagens.replace(proposta.id(), Mensagem::without_dados);
                 forgotten += 1;
             }
         }
+        let (mensagens, by_envio) = (&inner.mensagens, &mut inner.by_envio);
+        by_envio.retain(|_, id| mensagens.get(*id).is_some_and(|mensagem| mensagem.envio().is_some()));
         forgotten
     }
 

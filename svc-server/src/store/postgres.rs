@@ -138,10 +138,13 @@ impl Postgres {
             ORDER BY respondida_em, id LIMIT $4";
         const FORGET: &str = "UPDATE propostas SET versao = $3, dados = $4, tem_dados = false
             WHERE id = $1 AND versao = $2";
+        const TAKEN: &str = "SELECT id, dados FROM mensagens WHERE id = ANY ($1) AND envio IS NOT NULL FOR UPDATE";
+        const NAMELESS: &str = "UPDATE mensagens SET envio = NULL, dados = $2 WHERE id = $1";
         let (mut forgotten, mut last) = (0, (DateTime::UNIX_EPOCH, Uuid::nil()));
         loop {
             let (batch, seen) = call!(self.database, db => {
                 let (old, forget) = (db.prepare_cached(OLD).await?, db.prepare_cached(FORGET).await?);
+                let (taken, nameless) = (db.prepare_cached(TAKEN).await?, db.prepare_cached(NAMELESS).await?);
                 let rows = db.query(&old, parameters![before, last.0, last.1, FORGOTTEN_AT_ONCE]).await?;
                 let transaction = db.transaction().await?;
                 let mut batch = 0;
@@ -154,6 +157,15 @@ impl Postgres {
                     let removed = stored.without_dados();
                     let parameters = parameters![id, versao, version(&removed), removed.to_stored()];
                     batch += transaction.execute(&forget, parameters).await?;
+                }
+                let ids: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+                for row in transaction.query(&taken, parameters![ids]).await? {
+                    let Ok(mensagem) = Mensagem::from_stored(row.get(1)) else {
+                        tracing::error!(table = "mensagens", "a stored record cannot be read, and keeps a person's data");
+                        continue;
+                    };
+                    let parameters = parameters![row.get::<_, Uuid>(0), mensagem.without_dados().to_stored()];
+                    transaction.execute(&nameless, parameters).await?;
                 }
                 transaction.commit().await?;
                 let seen: Option<(DateTime<Utc>, Uuid)> = rows.last().map(|row| (row.get(3), row.get(0)));

@@ -120,6 +120,13 @@ impl<T: Task> Queue<T> {
         }
     }
 
+    /// Puts a task in the place of one that is due when it was.
+    pub(super) fn replace(&mut self, id: PropostaId, by: impl FnOnce(T) -> T) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.task = by(row.task.clone());
+        }
+    }
+
     /// What waits: how much of these partners, since when the longest due of it is, and how much of others.
     pub(super) fn waiting(&self, partners: &Partners, now: Duration) -> Waits {
         let mut waits = Waits::default();

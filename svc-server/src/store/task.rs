@@ -3,8 +3,7 @@
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
-use svc_core::{Corrupt, Delivery, Mensagem, Next, PropostaId, Schedule};
+use svc_core::{Corrupt, Delivery, Mensagem, Next, PropostaId};
 
 use crate::store::memory::Kept;
 #[cfg(feature = "postgres")]
@@ -15,13 +14,18 @@ use crate::store::postgres::{Postgres, Record, Together};
 pub(crate) trait Task: Kept + Clone + Send + Sync + 'static {
     /// Where a database keeps it, and its name in logs.
     const TABLE: &str;
+    /// Whether its channel tells of it later.
+    const IS_TOLD_OF: bool = false;
 
     fn id(&self) -> PropostaId;
     fn client_id(&self) -> &str;
     /// Who is called on, for the bound on a host.
     fn host(&self) -> String;
     fn next(&self) -> Next;
-    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self;
+    /// By which its channel tells of it later.
+    fn envio(&self) -> Option<&str> {
+        None
+    }
     fn to_stored(&self) -> Vec<u8>;
     fn from_stored(bytes: &[u8]) -> Result<Self, Corrupt>;
     /// Where a database's records of it gather.
@@ -48,10 +52,6 @@ impl Task for Delivery {
         Delivery::next(self)
     }
 
-    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
-        Delivery::resend(self, schedule, now)
-    }
-
     fn to_stored(&self) -> Vec<u8> {
         Delivery::to_stored(self)
     }
@@ -68,6 +68,7 @@ impl Task for Delivery {
 
 impl Task for Mensagem {
     const TABLE: &str = "mensagens";
+    const IS_TOLD_OF: bool = true;
 
     fn id(&self) -> PropostaId {
         self.proposta()
@@ -86,8 +87,8 @@ impl Task for Mensagem {
         Mensagem::next(self)
     }
 
-    fn resend(self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
-        Mensagem::resend(self, schedule, now)
+    fn envio(&self) -> Option<&str> {
+        Mensagem::envio(self).map(|envio| &*envio.id)
     }
 
     fn to_stored(&self) -> Vec<u8> {

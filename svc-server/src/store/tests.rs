@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use chrono::TimeDelta;
-use svc_core::{Acao, DigestKey, Jitter, NovaProposta, Outcome, Status, Tentativa};
+use svc_core::{Acao, DigestKey, Jitter, NovaProposta, Outcome, Schedule, Status, Tentativa};
 use tokio::task::JoinSet;
 
 use super::*;

@@ -10,6 +10,8 @@ mod corpora;
 #[cfg(feature = "postgres")]
 mod crash;
 mod delivery;
+#[cfg(feature = "whatsapp")]
+mod graph;
 mod harness;
 mod http;
 mod isolation;
@@ -31,3 +33,7 @@ mod schedule;
 mod situacao;
 mod tls;
 mod webhooks;
+#[cfg(feature = "whatsapp")]
+mod whatsapp;
+#[cfg(feature = "whatsapp")]
+mod whatsapp_statuses;

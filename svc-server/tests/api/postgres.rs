@@ -158,8 +158,19 @@ async fn f37_servers_that_start_together_bring_the_schema_up_to_date_once_and_a_
     for server in [&a, &b, &c] {
         assert_eq!(read(server.get("/saude")).await.0, 200);
     }
-    assert_eq!(database.sql("SELECT count(*) FROM refinery_schema_history"), "1");
-    database.sql("INSERT INTO refinery_schema_history VALUES (2, 'later', '2026-11-28T00:00:00Z', '1')");
+    assert_eq!(database.sql("SELECT string_agg(version::text, ',') FROM refinery_schema_history"), "1,2");
+    // As the first version left it: what it holds is there in the second.
+    let id = a.create("https://parceiro.example.com/webhooks/svc").await;
+    for server in [a, b, c] {
+        server.stop().await;
+    }
+    database.sql("ALTER TABLE mensagens DROP COLUMN envio; DELETE FROM refinery_schema_history WHERE version = 2");
+    let later = server(&database).await;
+    let token = later.token().await;
+    assert_eq!(read(later.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await.0, 200);
+    assert_eq!(database.sql("SELECT max(version) FROM refinery_schema_history"), "2");
+
+    database.sql("INSERT INTO refinery_schema_history VALUES (3, 'later', '2026-11-28T00:00:00Z', '1')");
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::homologacao(svc_server::Partners::demonstration()).unwrap();
     shared(&mut config, &database);

@@ -28,6 +28,10 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Servers that bring the schema up to date take turns by this number.
 const MIGRATION_LOCK: i64 = 0x5356_4331;
 
+/// The schema's versions, in their order. None is edited once it has been released.
+const MIGRATIONS: [(&str, &str); 2] =
+    [("V1__first", include_str!("V1__first.sql")), ("V2__envio", include_str!("V2__envio.sql"))];
+
 /// Where the database is and who asks, from a `postgres://` URL. `Debug` shows none of it.
 #[derive(Clone)]
 pub struct DatabaseUrl {
@@ -124,8 +128,9 @@ impl fmt::Debug for DatabaseUrl {
 /// Brings the schema up to date; `false` while the database is away. Of servers that start together one does, and the others
 /// wait; a schema that is newer than this version is left alone.
 pub(super) async fn migrate(pool: &Pool) -> Result<bool, OpenError> {
-    let first = Migration::unapplied("V1__first", include_str!("V1__first.sql"));
-    let migrations = [first.map_err(|error| OpenError::Schema(error.to_string()))?];
+    let migrations = MIGRATIONS.map(|(name, sql)| Migration::unapplied(name, sql));
+    let migrations: Result<Vec<_>, _> = migrations.into_iter().collect();
+    let migrations = migrations.map_err(|error| OpenError::Schema(error.to_string()))?;
     let connected = async {
         let object = match timeout(CONNECT_DEADLINE, pool.get()).await {
             Ok(Ok(object)) => object,

@@ -6,9 +6,8 @@ use std::marker::PhantomData;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use deadpool_postgres::Object;
-use svc_core::{PropostaId, Schedule};
+use svc_core::PropostaId;
 use uuid::Uuid;
 
 use super::call::{Failed, call, parameters};
@@ -113,7 +112,8 @@ impl Postgres {
 
     pub(in crate::store) async fn record<T: Task>(&self, fence: u64, task: &T) -> Result<bool, StoreError> {
         let (id, wait, dados) = (uuid(task.id()), self.wait(task.next()), task.to_stored());
-        T::records(self).call(Record { id, fence: fence.cast_signed(), wait, dados, of: PhantomData }).await
+        let (fence, envio) = (fence.cast_signed(), task.envio().map(str::to_owned));
+        T::records(self).call(Record { id, fence, wait, dados, envio, of: PhantomData }).await
     }
 
     pub(in crate::store) async fn put_back<T: Task>(
@@ -135,17 +135,16 @@ impl Postgres {
     }
 
     /// One that is leased stays as it is: its attempt is under way.
-    pub(in crate::store) async fn resend<T: Task>(
+    pub(in crate::store) async fn change<T: Task>(
         &self,
         id: PropostaId,
-        schedule: &Schedule,
-        now: DateTime<Utc>,
+        change: impl Fn(T) -> T + Send + Sync,
     ) -> Result<(), StoreError> {
         let idle = format!(
             "SELECT dados FROM {} WHERE id = $1 AND (leased_until IS NULL OR leased_until <= now()) FOR UPDATE",
             T::TABLE
         );
-        let change = format!(
+        let update = format!(
             "UPDATE {} SET due = now() + $2::bigint * interval '1 microsecond',
                 since = now() + $2::bigint * interval '1 microsecond',
                 leased_until = NULL, fence = fence + 1, dados = $3
@@ -154,14 +153,23 @@ impl Postgres {
         );
         let id = uuid(id);
         call!(self.database, db => {
-            let (idle, change) = (db.prepare_cached(&idle).await?, db.prepare_cached(&change).await?);
+            let (idle, update) = (db.prepare_cached(&idle).await?, db.prepare_cached(&update).await?);
             let transaction = db.transaction().await?;
             if let Some(row) = transaction.query_opt(&idle, parameters![id]).await? {
-                let task = T::from_stored(row.get(0))?.resend(schedule, now);
-                transaction.execute(&change, parameters![id, self.wait(task.next()), task.to_stored()]).await?;
+                let task = change(T::from_stored(row.get(0))?);
+                transaction.execute(&update, parameters![id, self.wait(task.next()), task.to_stored()]).await?;
             }
             transaction.commit().await?;
             Ok(())
+        })
+    }
+
+    #[cfg(feature = "whatsapp")]
+    pub(in crate::store) async fn proposta_of(&self, envio: &str) -> Result<Option<PropostaId>, StoreError> {
+        call!(self.database, db => {
+            let found = db.prepare_cached("SELECT id FROM mensagens WHERE envio = $1 LIMIT 1").await?;
+            let row = db.query_opt(&found, parameters![envio]).await?;
+            Ok(row.and_then(|row| PropostaId::from_bytes(*row.get::<_, Uuid>(0).as_bytes())))
         })
     }
 }
@@ -172,6 +180,7 @@ pub(crate) struct Record<T> {
     fence: i64,
     wait: Option<i64>,
     dados: Vec<u8>,
+    envio: Option<String>,
     of: PhantomData<T>,
 }
 
@@ -185,17 +194,20 @@ impl<T: Task> Call for Record<T> {
 
     async fn make(calls: &[Self], db: &mut Object) -> Result<Vec<Self::Answer>, Failed> {
         let record = format!(
-            "UPDATE {table} t SET due = w, since = w, leased_until = NULL, dados = r.dados
-            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[]) AS r (id, fence, wait, dados),
+            "UPDATE {table} t SET due = w, since = w, leased_until = NULL, dados = r.dados{envio}
+            FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bytea[], $5::text[])
+                AS r (id, fence, wait, dados, envio),
                 LATERAL (SELECT now() + wait * interval '1 microsecond') AS d (w)
             WHERE t.id = r.id AND t.fence = r.fence RETURNING t.id, t.fence",
-            table = T::TABLE
+            table = T::TABLE,
+            envio = if T::IS_TOLD_OF { ", envio = r.envio" } else { "" }
         );
         let parameters = parameters![
             column(calls, |call| call.id),
             column(calls, |call| call.fence),
             column(calls, |call| call.wait),
             column(calls, |call| &*call.dados),
+            column(calls, |call| call.envio.as_deref()),
         ];
         let rows = db.query(&db.prepare_cached(&record).await?, parameters).await?;
         let recorded: HashSet<(Uuid, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use svc_core::{Jitter, Next, SendOutcome};
+use svc_core::{Envio, Jitter, Next, Noticia, SendOutcome};
 use tokio::task::JoinSet;
 
 use super::*;
@@ -141,7 +141,8 @@ async fn c19_a_resend_makes_a_task_due_unless_an_attempt_is_under_way() {
     for place in places().await {
         let bounds = Bounds::new(ROOMY);
         let id = place.answered(1, "a").await.id();
-        let resend = || place.store.resend::<Delivery>(id, &Schedule::HOMOLOGACAO, place.now());
+        let again = |delivery: Delivery| delivery.resend(&Schedule::HOMOLOGACAO, place.now());
+        let resend = || place.store.change(id, again);
         let [held] = place.lease::<Delivery>(&bounds).await.try_into().unwrap();
         resend().await.unwrap();
         assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "never two at once");
@@ -162,11 +163,39 @@ async fn c19_a_resend_makes_a_task_due_unless_an_attempt_is_under_way() {
         assert!(after.fence > anew.fence);
         assert!(!place.store.record(anew.fence, anew.task).await.unwrap());
         // Nothing to resend is no error.
-        place
-            .store
-            .resend::<Delivery>(PropostaId::from_random([8; 16]), &Schedule::HOMOLOGACAO, place.now())
-            .await
-            .unwrap();
+        place.store.change(PropostaId::from_random([8; 16]), again).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn c35_a_message_is_found_by_what_its_channel_calls_it_until_the_data_are_removed() {
+    for place in places().await {
+        let bounds = Bounds::new(ROOMY);
+        let proposta = place.answered(1, "a").await;
+        let taken = |envio: &str| {
+            let conta = Some("5511900000018".to_owned());
+            SendOutcome::Taken(Envio { id: envio.to_owned(), conta })
+        };
+        for envio in ["wamid.1", "wamid.2"] {
+            let [lease] = place.lease::<Mensagem>(&bounds).await.try_into().unwrap();
+            let sent = lease.task.after(taken(envio), &Schedule::MENSAGEM, Jitter::NONE, place.now());
+            assert!(place.store.record(lease.fence, sent).await.unwrap());
+            assert_eq!(place.store.proposta_of(envio).await.unwrap(), Some(proposta.id()));
+            let again = |mensagem: Mensagem| mensagem.resend(&Schedule::MENSAGEM, place.now());
+            place.store.change(proposta.id(), again).await.unwrap();
+        }
+        assert_eq!(place.store.proposta_of("wamid.1").await.unwrap(), None, "another has taken its place");
+        let read = |mensagem: Mensagem| {
+            mensagem.told("wamid.2", Noticia::Read, &Schedule::MENSAGEM, Jitter::NONE, place.now())
+        };
+        place.store.change(proposta.id(), read).await.unwrap();
+        let whole = place.store.whole(proposta.id()).await.unwrap().unwrap();
+        assert_eq!(whole.mensagem.envio().unwrap().conta.as_deref(), Some("5511900000018"));
+
+        place.advance(1);
+        assert_eq!(place.store.forget(place.now()).await.unwrap(), 1);
+        assert_eq!(place.store.whole(proposta.id()).await.unwrap().unwrap().mensagem.envio(), None);
+        assert_eq!(place.store.proposta_of("wamid.2").await.unwrap(), None);
     }
 }
 
