@@ -110,7 +110,9 @@ impl Offer {
             ("Parcelas", parcelas),
             ("Primeiro vencimento", prazos.primeiro_vencimento.map(day)),
             ("Último vencimento", prazos.ultimo_vencimento.map(day)),
-            ("Total a pagar", valores.bruto.map(|valor| reais(valor.decimal()))),
+            // Both sums, as consumer law asks (CDC, art. 52, V).
+            ("Total a pagar, com financiamento", valores.bruto.map(|valor| reais(valor.decimal()))),
+            ("Total, sem financiamento", valores.solicitado.map(|valor| reais(valor.decimal()))),
         ];
         Self {
             first_name: dados.cliente.nome.first().to_owned(),
@@ -133,4 +135,80 @@ fn result(proposta: &Proposta) -> Option<String> {
         today_in_brasilia(at).format("%d/%m/%Y"),
         local.format("%H:%M")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use svc_core::{DigestKey, Nome, NovaProposta, PropostaId};
+
+    use super::*;
+
+    /// What the stylesheet gives a selector, as `#rrggbb` or `#rgb` within it.
+    fn colour(selector: &str, property: &str) -> [f64; 3] {
+        let rule = STYLE.lines().find_map(|line| line.strip_prefix(selector)?.strip_prefix('{')).expect(selector);
+        let value =
+            rule.trim_end_matches('}').split(';').find_map(|pair| pair.strip_prefix(property)?.strip_prefix(':'));
+        let (_, hex) = value.expect(property).split_once('#').expect("a colour");
+        let hex: String = hex.chars().take_while(char::is_ascii_hexdigit).collect();
+        let wide: String = if hex.len() == 3 { hex.chars().flat_map(|digit| [digit, digit]).collect() } else { hex };
+        [0, 2, 4].map(|at| f64::from(u8::from_str_radix(&wide[at..at + 2], 16).unwrap()) / 255.0)
+    }
+
+    /// WCAG 2.2: relative luminance, and the contrast of two.
+    fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
+        let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+        let luminance = |[r, g, b]: [f64; 3]| 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn c17_text_has_the_contrast_of_aa_and_so_have_edges_that_mean_something() {
+        assert!((contrast([0.0; 3], [1.0; 3]) - 21.0).abs() < 1e-9, "black on white");
+        let text = [
+            (("body", "color"), ("body", "background")),
+            (("header p", "color"), ("body", "background")),
+            (("body", "color"), ("dl", "background")),
+            (("dt", "color"), ("dl", "background")),
+            (("body", "color"), (".resultado", "background")),
+            (("button", "color"), ("button", "background")),
+            (("button", "color"), ("button:hover", "background")),
+        ];
+        for ((of, what), (on, ground)) in text {
+            let contrast = contrast(colour(of, what), colour(on, ground));
+            assert!(contrast >= 4.5, "{of} on {on}: {contrast:.2}");
+        }
+        for ((of, what), (on, ground)) in [
+            (("button", "border"), ("body", "background")),
+            (("button:focus-visible", "outline"), ("body", "background")),
+            ((".resultado", "border-left"), ("body", "background")),
+        ] {
+            let contrast = contrast(colour(of, what), colour(on, ground));
+            assert!(contrast >= 3.0, "{of} on {on}: {contrast:.2}");
+        }
+        let named = STYLE.split('#').skip(1).filter(|rest| rest.starts_with(|c: char| c.is_ascii_hexdigit())).count();
+        assert_eq!(
+            STYLE.matches("color:#").count() + STYLE.matches("background:#").count() + STYLE.matches("solid #").count(),
+            named
+        );
+    }
+
+    #[test]
+    fn c17_the_longest_page_has_eight_kib_at_most_and_shows_names_as_they_are() {
+        let nova = |nome: String| {
+            let nova = NovaProposta::builder("P").nome(&nome).cpf("111.444.777-35").whatsapp("5511900000018");
+            let nova = nova.webhook_url("https://example.com/").build().unwrap();
+            let key = DigestKey::derive(&[7; 32]).unwrap();
+            nova.open(PropostaId::from_random([7; 16]), "p", &key, chrono::DateTime::UNIX_EPOCH)
+        };
+        // As many characters as a name may have, each of which takes five bytes in a page; and so the creditor's.
+        let longest = offer(&nova("'".repeat(Nome::MAX_CHARS)), &"\"".repeat(Nome::MAX_CHARS)).text;
+        assert!(longest.len() <= 8 * 1024, "{} bytes", longest.len());
+        for (name, shown) in
+            [("D'Ávila <b> Souza", "D&#39;Ávila ("), ("Ana🦆 de Souza", "Ana🦆 ("), ("<b>", "&#60;b&#62; (")]
+        {
+            let page = offer(&nova(name.to_owned()), "Credora").text;
+            assert!(page.contains(shown), "{shown} in {page}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use svc_core::{BadSecret, Secret, Signer};
+use svc_core::{BadSecret, Nome, Secret, Signer};
 use zeroize::Zeroizing;
 
 use crate::seams::{NoRandomness, Random};
@@ -99,6 +99,9 @@ pub enum PartnersError {
     /// An entry whose `creditor_name`, which customers read, is empty.
     #[error("partner {0} has an empty creditor_name")]
     NoCreditor(String),
+    /// An entry whose `creditor_name` is longer than a customer's name may be, and than fits the page.
+    #[error("partner {0} has a creditor_name of more than 200 characters")]
+    CreditorTooLong(String),
     /// A digest that is none.
     #[error("partner {0}: client_secret_sha256 is not 64 hex digits")]
     BadDigest(String),
@@ -205,6 +208,9 @@ impl Partner {
         };
         if creditor_name.trim().is_empty() {
             return Err(PartnersError::NoCreditor(client_id));
+        }
+        if creditor_name.chars().count() > Nome::MAX_CHARS {
+            return Err(PartnersError::CreditorTooLong(client_id));
         }
         let mut signer: Option<Signer> = None;
         for secret in &webhook_secrets {

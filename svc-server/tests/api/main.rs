@@ -20,6 +20,7 @@ mod links;
 mod login;
 mod metrics;
 mod network;
+mod page;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod program;
