@@ -78,9 +78,9 @@ pub(crate) async fn in_time(asked: impl Future<Output = Result<Reply, Problem>>)
 }
 
 /// Runs a change of state to its end, whether or not anybody waits for it.
-pub(crate) async fn detached(
-    change: impl Future<Output = Result<Reply, Problem>> + Send + 'static,
-) -> Result<Reply, Problem> {
+pub(crate) async fn detached<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
     tokio::spawn(change).await.unwrap_or_else(|error| {
         // What a panic says may hold what no log does (C39).
         tracing::error!(panicked = error.is_panic(), "a change of state did not end");

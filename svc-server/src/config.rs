@@ -39,6 +39,8 @@ pub struct Config {
     pub link_key: ServerKey,
     /// How customers are told.
     pub sender: Sender,
+    /// Whether some numbers answer by themselves: for trying the service out.
+    pub simulate: bool,
     /// How WhatsApp tells what became of messages, if it may.
     #[cfg(feature = "whatsapp")]
     pub whatsapp_webhook: Option<WhatsAppWebhook>,
@@ -91,6 +93,7 @@ impl Config {
             previous_token_key: None,
             link_key: ServerKey::fresh(&random)?,
             sender: Sender::Log,
+            simulate: false,
             #[cfg(feature = "whatsapp")]
             whatsapp_webhook: None,
             schedule: Schedule::HOMOLOGACAO,

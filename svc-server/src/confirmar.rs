@@ -13,6 +13,17 @@ use crate::reply::{Problem, Reply, json};
 use crate::request::{Accepts, BodyType, Twice, accepts, body_type, field, is_preview, is_preview_agent, read_body};
 use crate::store::CommitError;
 
+/// What became of an answer, with the proposal as it is then.
+#[derive(Debug)]
+pub(crate) enum Decided {
+    /// It was stored.
+    Now(Proposta),
+    /// It had been given before.
+    Before(Proposta),
+    /// The other had.
+    Otherwise(Proposta),
+}
+
 impl App {
     pub(crate) async fn confirmar(self: Arc<Self>, id: &str, request: Request<Incoming>) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
@@ -51,39 +62,48 @@ impl App {
         .await
     }
 
-    /// Stores the answer and its event in one step, in a task that nobody can cut short.
     async fn answer(self: Arc<Self>, found: Proposta, acao: Acao, accepts: Accepts) -> Result<Reply, Problem> {
-        detached(async move {
-            let mut proposta = found;
-            loop {
-                let now = self.config.clock.now();
-                let transition = match proposta.apply(acao, now) {
-                    Ok(transition) => transition,
-                    Err(NotApplied::AlreadySo) => return Ok(self.answered(&proposta, true, accepts)),
-                    Err(NotApplied::Refused { stored }) if accepts.prefers_html => {
-                        tracing::info!(proposta = self.links.log_name(proposta.id()), %stored, "answered already");
-                        return Ok(page::conflict(&proposta, &self.creditor(&proposta)).into());
-                    }
-                    Err(NotApplied::Refused { stored }) => return Err(Problem::AlreadyAnswered(stored)),
-                };
-                let delivery = Delivery::of(&transition, &self.config.schedule, now);
-                match self.store.commit(&transition, delivery).await {
-                    Ok(()) => {
-                        self.wake_webhooks.notify_one();
-                        let status = transition.proposta.status();
-                        self.metrics.reached(status);
-                        tracing::info!(proposta = self.links.log_name(proposta.id()), %status, "customer answered");
-                        return Ok(self.answered(&transition.proposta, false, accepts));
-                    }
-                    // Another answer was faster, and is now to be looked at.
-                    Err(CommitError::Conflict) => {
-                        proposta = self.store.find(proposta.id()).await?.ok_or(Problem::ProposalNotFound)?;
-                    }
-                    Err(CommitError::Store(error)) => return Err(error.into()),
-                }
+        let app = Arc::clone(&self);
+        // In a task that nobody can cut short.
+        match detached(async move { app.decide(found, acao).await }).await? {
+            Decided::Now(proposta) => Ok(self.answered(&proposta, false, accepts)),
+            Decided::Before(proposta) => Ok(self.answered(&proposta, true, accepts)),
+            Decided::Otherwise(proposta) if accepts.prefers_html => {
+                Ok(page::conflict(&proposta, &self.creditor(&proposta)).into())
             }
-        })
-        .await
+            Decided::Otherwise(proposta) => Err(Problem::AlreadyAnswered(proposta.status())),
+        }
+    }
+
+    /// Stores the answer and its event in one step.
+    pub(crate) async fn decide(&self, found: Proposta, acao: Acao) -> Result<Decided, Problem> {
+        let mut proposta = found;
+        loop {
+            let now = self.config.clock.now();
+            let transition = match proposta.apply(acao, now) {
+                Ok(transition) => transition,
+                Err(NotApplied::AlreadySo) => return Ok(Decided::Before(proposta)),
+                Err(NotApplied::Refused { stored }) => {
+                    tracing::info!(proposta = self.links.log_name(proposta.id()), %stored, "answered already");
+                    return Ok(Decided::Otherwise(proposta));
+                }
+            };
+            let delivery = Delivery::of(&transition, &self.config.schedule, now);
+            match self.store.commit(&transition, delivery).await {
+                Ok(()) => {
+                    self.wake_webhooks.notify_one();
+                    let status = transition.proposta.status();
+                    self.metrics.reached(status);
+                    tracing::info!(proposta = self.links.log_name(proposta.id()), %status, "customer answered");
+                    return Ok(Decided::Now(transition.proposta));
+                }
+                // Another answer was faster, and is now to be looked at.
+                Err(CommitError::Conflict) => {
+                    proposta = self.store.find(proposta.id()).await?.ok_or(Problem::ProposalNotFound)?;
+                }
+                Err(CommitError::Store(error)) => return Err(error.into()),
+            }
+        }
     }
 
     fn answered(&self, proposta: &Proposta, before: bool, accepts: Accepts) -> Reply {

@@ -256,18 +256,18 @@ impl Write for LogWriter {
 /// The flags, made from the table of settings.
 fn command() -> Command {
     let variables = SETTINGS.iter().filter(|setting| setting.flag.is_none());
-    let secrets: String = variables.map(|setting| format!("  {:<24} {}\n", setting.var, setting.help)).collect();
+    let secrets: String = variables.map(|setting| format!("  {:<25} {}\n", setting.var, setting.help)).collect();
     let flags = SETTINGS.iter().filter_map(|setting| {
         let flag = setting.flag?;
         let help = format!("{} [env: {}]", setting.help, setting.var);
-        Some(
-            Arg::new(setting.var)
-                .long(flag)
-                .value_name(setting.value)
-                .help(help)
-                .action(ArgAction::Append)
-                .value_parser(NonEmptyStringValueParser::new()),
-        )
+        let arg = Arg::new(setting.var).long(flag).value_name(setting.value).help(help).action(ArgAction::Append);
+        let arg = arg.value_parser(NonEmptyStringValueParser::new());
+        // A switch needs no value.
+        Some(if setting.value == "on" {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("on")
+        } else {
+            arg
+        })
     });
     let new = Command::new("new")
         .about("Prints the entry of a new partner for the partners file, and once its client secret")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use svc_core::{Mensagem, Next, Schedule, SendOutcome, Status};
+use svc_core::{Acao, Mensagem, Next, Proposta, PropostaId, Schedule, SendOutcome, Status};
 use tokio::sync::Notify;
 
 use crate::app::App;
@@ -15,6 +15,9 @@ use crate::store::StoreError;
 pub(crate) const SCHEDULE: Schedule = Schedule::MENSAGEM;
 /// A worker that has not recorded an attempt by then has lost it.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// So long does a simulated customer think.
+const SIMULATED_THOUGHT: Duration = Duration::from_secs(2);
 
 /// The messages of a server.
 pub(crate) struct Messages(Arc<App>);
@@ -35,7 +38,21 @@ impl Messages {
             return Ok(SendOutcome::Refused(Mensagem::JA_RESPONDIDA.into()));
         }
         let app = &*self.0;
+        if app.config.simulate && simulated(&proposta) == Some(Simulated::Unreachable) {
+            return Ok(SendOutcome::Refused("destinatario_inalcancavel".into()));
+        }
         Ok(app.config.sender.send(&proposta, &app.creditor(&proposta), &app.links, &app.config.clock).await)
+    }
+
+    /// Plays the customer of a number that answers by itself.
+    async fn answer_for_customer(&self, id: PropostaId) {
+        let app = &*self.0;
+        let Ok(Some(proposta)) = app.store.find(id).await else { return };
+        let Some(Simulated::Answers(acao)) = simulated(&proposta) else { return };
+        tokio::time::sleep(SIMULATED_THOUGHT).await;
+        if let Err(problem) = app.decide(proposta, acao).await {
+            tracing::warn!(proposta = app.links.log_name(id), ?problem, "no answer simulated");
+        }
     }
 }
 
@@ -71,6 +88,7 @@ impl Work for Messages {
         };
         drop(permit);
         let mensagem = mensagem.after(outcome, &SCHEDULE, app.jitter(), app.config.clock.now());
+        let (id, was_sent) = (mensagem.proposta(), mensagem.next() == Next::Done);
         let motivo = mensagem.motivo().unwrap_or("-");
         match mensagem.next() {
             Next::Done => tracing::info!(proposta = name, "customer told"),
@@ -83,5 +101,26 @@ impl Work for Messages {
             Ok(false) => tracing::warn!(proposta = name, "another worker took over; this message is not recorded"),
             Err(error) => tracing::warn!(proposta = name, %error, "message not recorded; it is sent again"),
         }
+        if app.config.simulate && was_sent {
+            self.answer_for_customer(id).await;
+        }
+    }
+}
+
+/// What a number does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Simulated {
+    Answers(Acao),
+    Unreachable,
+}
+
+/// By the number's last four digits. One that ends in 9904 does nothing, like any other; it is there to be named.
+fn simulated(proposta: &Proposta) -> Option<Simulated> {
+    let number = proposta.dados()?.cliente.whatsapp.as_str();
+    match number.get(number.len().checked_sub(4)?..)? {
+        "9901" => Some(Simulated::Answers(Acao::Aceitar)),
+        "9902" => Some(Simulated::Answers(Acao::Recusar)),
+        "9903" => Some(Simulated::Unreachable),
+        _ => None,
     }
 }

@@ -110,6 +110,7 @@ impl Source<'_> {
             previous_token_key: previous_token_key.transpose()?,
             link_key,
             sender: self.sender(strict)?,
+            simulate: self.simulate(strict)?,
             #[cfg(feature = "whatsapp")]
             whatsapp_webhook: self.whatsapp_webhook()?,
             schedule: self
@@ -240,6 +241,18 @@ impl Source<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn simulate(&self, strict: bool) -> Result<bool, BadSetting> {
+        let on = self.parsed(SIMULATE, "not on or off", |text| match text {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        })?;
+        match on.unwrap_or_default() {
+            true if strict => Err(bad(SIMULATE, "not in producao, where customers answer for themselves")),
+            on => Ok(on),
+        }
     }
 
     fn sender(&self, strict: bool) -> Result<Sender, BadSetting> {

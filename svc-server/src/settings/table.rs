@@ -25,6 +25,7 @@ pub(super) const TOKEN_KEY_PREVIOUS: &str = "SVC_TOKEN_KEY_PREVIOUS";
 pub(super) const LINK_KEY: &str = "SVC_LINK_KEY";
 pub(super) const LINK_KEY_FILE: &str = "SVC_LINK_KEY_FILE";
 pub(super) const SENDER: &str = "SVC_SENDER";
+pub(super) const SIMULATE: &str = "SVC_SIMULATE";
 pub(super) const WHATSAPP_PHONE_ID: &str = "SVC_WHATSAPP_PHONE_ID";
 pub(super) const WHATSAPP_TEMPLATE: &str = "SVC_WHATSAPP_TEMPLATE";
 pub(super) const WHATSAPP_TOKEN: &str = "SVC_WHATSAPP_TOKEN";
@@ -47,7 +48,7 @@ pub(super) const DATABASE_URL_FILE: &str = "SVC_DATABASE_URL_FILE";
 pub(super) const RETENTION: &str = "SVC_RETENTION";
 
 /// All settings, in the order of `--help`.
-pub const SETTINGS: [Setting; 31] = [
+pub const SETTINGS: [Setting; 32] = [
     setting(LISTEN, "listen", "ADDRESS", "Address and port to listen on [default: 127.0.0.1:8080]"),
     setting(BASE_URL, "base-url", "URL", "Where customers reach this server [default: http://<listen>]"),
     setting(PROFILE, "profile", "PROFILE", "homologacao or producao [default: homologacao]"),
@@ -67,6 +68,12 @@ pub const SETTINGS: [Setting; 31] = [
     secret(DATABASE_URL, "The URL itself, postgres://user:password@host/database, instead of --database-url-file"),
     setting(RETENTION, "retention", "DAYS", "Days after the answer that a person's data stay [default: for ever]"),
     setting(SENDER, "sender", "SENDER", "How customers are told: log or whatsapp [default: log in homologacao]"),
+    setting(
+        SIMULATE,
+        "simulate",
+        "on",
+        "Numbers ending in 9901 accept, 9902 refuse, 9903 cannot be reached [default: off]",
+    ),
     setting(WHATSAPP_PHONE_ID, "whatsapp-phone-id", "ID", "Meta's id of the number that messages come from"),
     setting(WHATSAPP_TEMPLATE, "whatsapp-template", "NAME", "Name of the approved message template"),
     setting(WHATSAPP_TOKEN_FILE, "whatsapp-token-file", "FILE", "Access token of a system user at Meta"),

@@ -67,7 +67,7 @@ async fn f11_the_naughty_strings_as_names_and_on_the_page() {
 }
 
 /// Tags of the offer with a creditor and eleven rows.
-const EXPECTED_TAGS: usize = 99;
+const EXPECTED_TAGS: usize = 105;
 
 #[tokio::test]
 async fn f23_the_raw_requests_of_llhttp() {

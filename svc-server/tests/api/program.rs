@@ -82,6 +82,7 @@ async fn a_bad_setting_is_one_line_that_names_its_variable_and_exit_64() {
             &format!("SVC_METRICS_LISTEN: {taken} cannot be bound: Address already in use (os error 98)"),
         ),
         ("SVC_LOG", "xml", "SVC_LOG: not text or json"),
+        ("SVC_SIMULATE", "sim", "SVC_SIMULATE: not on or off"),
         ("SVC_LISTEN", &taken, &format!("SVC_LISTEN: {taken} cannot be bound: Address already in use (os error 98)")),
     ] {
         let output = within(program().env("SVC_LISTEN", "127.0.0.1:0").env(var, value).output()).await.unwrap();

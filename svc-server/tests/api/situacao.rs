@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Receiver, Server, TYPICAL, read, within};
+use crate::harness::{Receiver, Server, TYPICAL, proposal_to, read, within};
 
 const WEBHOOK: &str = "https://parceiro.example.com/webhooks/svc";
 
@@ -116,4 +116,33 @@ async fn c24_a_partner_that_is_removed_is_refused_at_once_and_another_is_taken()
     assert_eq!((status, &body["codigo"]), (401, &"token_invalido".into()));
     assert_eq!(server.login("outro", "outro-segredo").await.0, 401);
     assert_eq!(server.login("parceiro-demo", "segredo-demo").await.0, 200);
+}
+
+#[tokio::test]
+async fn with_simulate_some_numbers_answer_by_themselves() {
+    let mut receiver = Receiver::answering(["HTTP/1.1 200 OK"]).await;
+    let server = Server::with(|config| config.simulate = true).await;
+    let token = server.token().await;
+    let create = async |ending: &str| {
+        let body = proposal_to(&receiver.url, ending).replace("5511900000018", &format!("551190000{ending}"));
+        let (status, created) = read(server.post_proposta(&token, body)).await;
+        assert_eq!(status, 200, "{created}");
+        created["id_proposta_svc"].as_str().unwrap().to_owned()
+    };
+    let ids = [create("9904").await, create("9903").await, create("9902").await, create("9901").await];
+    let mut events = std::collections::HashMap::new();
+    for _ in 0..2 {
+        let event: serde_json::Value = serde_json::from_slice(&receiver.next().await.body).unwrap();
+        events.insert(event["id_proposta_svc"].as_str().unwrap().to_owned(), event["status"].clone());
+    }
+    assert_eq!((&events[&ids[2]], &events[&ids[3]]), (&"RECUSADO".into(), &"ACEITO".into()));
+    for (id, mensagem) in [
+        (&ids[0], serde_json::json!({"estado": "enviada"})),
+        (&ids[1], serde_json::json!({"estado": "falhou", "motivo": "destinatario_inalcancavel"})),
+    ] {
+        let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+        assert_eq!((&body["status"], &body["mensagem"]), (&"AGUARDANDO_RESPOSTA".into(), &mensagem));
+    }
+    // Off by default, as everywhere else: a number is a number.
+    assert!(!svc_server::Config::homologacao(svc_server::Partners::demonstration()).unwrap().simulate);
 }
