@@ -26,12 +26,12 @@ pub(super) const LINK_KEY: &str = "SVC_LINK_KEY";
 pub(super) const LINK_KEY_FILE: &str = "SVC_LINK_KEY_FILE";
 pub(super) const SENDER: &str = "SVC_SENDER";
 pub(super) const SIMULATE: &str = "SVC_SIMULATE";
-pub(super) const WHATSAPP_PHONE_ID: &str = "SVC_WHATSAPP_PHONE_ID";
+pub(super) const WHATSAPP_PHONE_NUMBER_ID: &str = "SVC_WHATSAPP_PHONE_NUMBER_ID";
 pub(super) const WHATSAPP_TEMPLATE: &str = "SVC_WHATSAPP_TEMPLATE";
 pub(super) const WHATSAPP_TOKEN: &str = "SVC_WHATSAPP_TOKEN";
 pub(super) const WHATSAPP_TOKEN_FILE: &str = "SVC_WHATSAPP_TOKEN_FILE";
-pub(super) const WHATSAPP_VERSION: &str = "SVC_WHATSAPP_VERSION";
-pub(super) const WHATSAPP_API: &str = "SVC_WHATSAPP_API";
+pub(super) const WHATSAPP_API_VERSION: &str = "SVC_WHATSAPP_API_VERSION";
+pub(super) const WHATSAPP_API_BASE: &str = "SVC_WHATSAPP_API_BASE";
 pub(super) const WHATSAPP_APP_SECRET: &str = "SVC_WHATSAPP_APP_SECRET";
 pub(super) const WHATSAPP_APP_SECRET_FILE: &str = "SVC_WHATSAPP_APP_SECRET_FILE";
 pub(super) const WHATSAPP_VERIFY_TOKEN: &str = "SVC_WHATSAPP_VERIFY_TOKEN";
@@ -74,12 +74,17 @@ pub const SETTINGS: [Setting; 32] = [
         "on",
         "Numbers ending in 9901 accept, 9902 refuse, 9903 cannot be reached [default: off]",
     ),
-    setting(WHATSAPP_PHONE_ID, "whatsapp-phone-id", "ID", "Meta's id of the number that messages come from"),
+    setting(
+        WHATSAPP_PHONE_NUMBER_ID,
+        "whatsapp-phone-number-id",
+        "ID",
+        "Meta's id of the number that messages come from",
+    ),
     setting(WHATSAPP_TEMPLATE, "whatsapp-template", "NAME", "Name of the approved message template"),
     setting(WHATSAPP_TOKEN_FILE, "whatsapp-token-file", "FILE", "Access token of a system user at Meta"),
     secret(WHATSAPP_TOKEN, "The token itself, instead of --whatsapp-token-file"),
-    setting(WHATSAPP_VERSION, "whatsapp-version", "VERSION", "Version of Meta's API [default: v23.0]"),
-    setting(WHATSAPP_API, "whatsapp-api", "URL", "Where Meta's API is [default: https://graph.facebook.com]"),
+    setting(WHATSAPP_API_VERSION, "whatsapp-api-version", "VERSION", "Version of Meta's API [default: v23.0]"),
+    setting(WHATSAPP_API_BASE, "whatsapp-api-base", "URL", "Where Meta's API is [default: https://graph.facebook.com]"),
     setting(
         WHATSAPP_APP_SECRET_FILE,
         "whatsapp-app-secret-file",

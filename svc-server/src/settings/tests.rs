@@ -44,7 +44,7 @@ fn each_part_of_a_whatsapp_account_is_checked_under_its_own_name() {
     let good = [
         (SENDER, "whatsapp"),
         (WHATSAPP_TOKEN, "EAAG"),
-        (WHATSAPP_PHONE_ID, "106540352242922"),
+        (WHATSAPP_PHONE_NUMBER_ID, "106540352242922"),
         (WHATSAPP_TEMPLATE, "proposta_de_emprestimo"),
         (WHATSAPP_APP_SECRET, "0123456789abcdef0123456789abcdef"),
         (WHATSAPP_VERIFY_TOKEN, "combinado"),
@@ -57,18 +57,18 @@ fn each_part_of_a_whatsapp_account_is_checked_under_its_own_name() {
     };
     let settings = read(None).unwrap();
     assert!(matches!(settings.config.sender, Sender::WhatsApp(_)) && settings.config.whatsapp_webhook.is_some());
-    for change in [(WHATSAPP_VERSION, "v24.0"), (WHATSAPP_API, "http://127.0.0.1:9000")] {
+    for change in [(WHATSAPP_API_VERSION, "v24.0"), (WHATSAPP_API_BASE, "http://127.0.0.1:9000")] {
         assert!(read(Some(change)).is_ok(), "{change:?}");
     }
     for (var, value) in [
         (WHATSAPP_TOKEN, "com espaço"),
         (WHATSAPP_TOKEN, ""),
-        (WHATSAPP_PHONE_ID, "+55 11 90000-0001"),
+        (WHATSAPP_PHONE_NUMBER_ID, "+55 11 90000-0001"),
         (WHATSAPP_TEMPLATE, "Proposta"),
-        (WHATSAPP_VERSION, "24.0"),
-        (WHATSAPP_VERSION, "v24/../me"),
-        (WHATSAPP_API, "http://graph.facebook.com"),
-        (WHATSAPP_API, "https://graph.facebook.com/v24.0"),
+        (WHATSAPP_API_VERSION, "24.0"),
+        (WHATSAPP_API_VERSION, "v24/../me"),
+        (WHATSAPP_API_BASE, "http://graph.facebook.com"),
+        (WHATSAPP_API_BASE, "https://graph.facebook.com/v24.0"),
         (WHATSAPP_APP_SECRET, "curto"),
         (WHATSAPP_VERIFY_TOKEN, ""),
     ] {

@@ -17,18 +17,18 @@ impl Source<'_> {
         let (token_var, token) = token.ok_or_else(|| {
             bad(WHATSAPP_TOKEN, format!("required with the sender whatsapp, here or in {WHATSAPP_TOKEN_FILE}"))
         })?;
-        let mut account = WhatsAppAccount::new(&needed(WHATSAPP_PHONE_ID)?, &token, &needed(WHATSAPP_TEMPLATE)?);
-        if let Some(version) = self.text(WHATSAPP_VERSION)? {
+        let mut account = WhatsAppAccount::new(&needed(WHATSAPP_PHONE_NUMBER_ID)?, &token, &needed(WHATSAPP_TEMPLATE)?);
+        if let Some(version) = self.text(WHATSAPP_API_VERSION)? {
             account.version = version;
         }
-        if let Some(api) = self.text(WHATSAPP_API)? {
+        if let Some(api) = self.text(WHATSAPP_API_BASE)? {
             account.api = api;
         }
         let sender = WhatsApp::new(account).map_err(|why| {
             let var = match why {
-                BadWhatsAppAccount::Api => WHATSAPP_API,
-                BadWhatsAppAccount::Version => WHATSAPP_VERSION,
-                BadWhatsAppAccount::PhoneNumberId => WHATSAPP_PHONE_ID,
+                BadWhatsAppAccount::Api => WHATSAPP_API_BASE,
+                BadWhatsAppAccount::Version => WHATSAPP_API_VERSION,
+                BadWhatsAppAccount::PhoneNumberId => WHATSAPP_PHONE_NUMBER_ID,
                 BadWhatsAppAccount::Token => token_var,
                 BadWhatsAppAccount::Template => WHATSAPP_TEMPLATE,
             };
