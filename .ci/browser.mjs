@@ -48,7 +48,7 @@ const wrong = [];
 const open = async (url, width = 360, more = {}) => {
   const context = await browser.newContext({ viewport: { width, height: 740 }, locale: "pt-BR", bypassCSP: false, ...more });
   const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && !/status of 40[49]/.test(message.text()) && wrong.push(message.text()));
+  page.on("console", (message) => message.type() === "error" && !/status of 40[049]/.test(message.text()) && wrong.push(message.text()));
   page.on("pageerror", (error) => wrong.push(String(error)));
   await page.goto(url);
   return page;
@@ -184,6 +184,14 @@ try {
   const absent = await page.locator("dd").evaluateAll((values) => values.filter((value) => value.textContent === "não informado").length);
   assert.ok(absent >= 1, "what the partner did not give is said so");
   await picture(page, "walkthrough");
+
+  // A link that was changed on the way.
+  url = await link();
+  page = await open(`${url}?acao=talvez`);
+  assert.equal(await page.title(), "Pedido não entendido");
+  await accessible(page, "error");
+  await picture(page, "error");
+  assert.equal(await status(url), "AGUARDANDO_RESPOSTA");
 
   // Nothing behind the link.
   page = await open(`${base}/confirmar/00000000-0000-4000-8000-000000000000`);

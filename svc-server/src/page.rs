@@ -54,6 +54,20 @@ pub(crate) fn not_found() -> Html {
     Page { note, ..Page::titled("Proposta não encontrada", "") }.html(StatusCode::NOT_FOUND)
 }
 
+/// Something else than an answer came of it: for a while, or because of what was asked.
+pub(crate) fn error(status: StatusCode) -> Html {
+    let (title, note) = if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
+        // An answer may have been stored before this went wrong; the page knows.
+        (
+            "Tente de novo em instantes",
+            "Abra de novo o link da mensagem: ele mostra se a sua resposta já foi registrada.",
+        )
+    } else {
+        ("Pedido não entendido", "Nenhuma resposta foi registrada. Abra de novo o link da mensagem.")
+    };
+    Page { note: Some(note), ..Page::titled(title, "") }.html(status)
+}
+
 /// What a browser may do with a page: show it in this style, and send its form back.
 pub(crate) static CSP: LazyLock<String> = LazyLock::new(|| {
     format!(

@@ -9,7 +9,7 @@ use svc_core::{Invalid, Status, Violacao};
 
 use crate::auth::Refused;
 use crate::metrics::OPENMETRICS;
-use crate::page::{CSP, Html};
+use crate::page::{self, CSP, Html};
 
 pub(crate) type Reply = Response<Full<Bytes>>;
 
@@ -169,6 +169,15 @@ impl Problem {
                 "O serviço falhou; informe id_requisicao a quem o opera.",
             ),
         }
+    }
+
+    /// What a person gets of it, with the same status and headers.
+    pub(crate) fn page(&self, request_id: &str) -> Reply {
+        let (mut page, problem) = (Reply::from(page::error(self.describe().0)), self.reply(request_id));
+        for name in [ALLOW, RETRY_AFTER] {
+            page.headers_mut().extend(problem.headers().get(&name).map(|value| (name, value.clone())));
+        }
+        page
     }
 
     /// The answer, with the headers that its kind asks for.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::reply::{self, Problem, Reply, X_REQUEST_ID, json};
-use crate::request::{check_host, request_id};
+use crate::request::{accepts, check_host, request_id};
 
 /// A request must be answered within this time (C38).
 const REQUEST_DEADLINE: Duration = Duration::from_secs(30);
@@ -40,6 +40,8 @@ impl App {
         let route = Route::of(&path);
         let given = request_id(request.headers()).map(str::to_owned);
         let id = given.map_or_else(|| self.new_request_id(), Ok).unwrap_or_default();
+        // A person reads what the link shows, whatever has gone wrong.
+        let for_person = matches!(route, Some(Route::Confirmar(_))) && accepts(request.headers()).prefers_html;
         let answer = match self.in_flight.try_acquire() {
             Ok(_permit) => {
                 let answer = tokio::time::timeout(REQUEST_DEADLINE, Arc::clone(&self).route(route, request, peer));
@@ -47,7 +49,8 @@ impl App {
             }
             Err(_) => Err(Problem::Unavailable(1)),
         };
-        let mut reply = answer.unwrap_or_else(|problem| problem.reply(&id));
+        let mut reply =
+            answer.unwrap_or_else(|problem| if for_person { problem.page(&id) } else { problem.reply(&id) });
         let template = route.map_or("-", Route::template);
         let (status, took) = (reply.status().as_u16(), began.elapsed());
         let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -94,3 +94,49 @@ async fn c14_every_caller_in_each_way_of_calling_gets_its_page_or_its_answer() {
         }
     }
 }
+
+#[tokio::test]
+async fn c17_a_person_reads_a_page_whatever_has_gone_wrong() {
+    let server = Server::start().await;
+    let path = format!("/confirmar/{}", server.create("https://parceiro.example.com/").await);
+    let busy = Server::with(|config| config.max_in_flight = 0).await;
+    for (request, status, said) in [
+        (server.get(&format!("{path}?acao=talvez")), 400, "Pedido não entendido"),
+        (server.http.delete(format!("{}{path}", server.base)), 405, "Pedido não entendido"),
+        (server.get("/confirmar/x"), 404, "Proposta não encontrada"),
+        (busy.get(&path), 503, "Tente de novo em instantes"),
+    ] {
+        let (for_program, for_person) = (request.try_clone().unwrap(), request.header("accept", BROWSER.1));
+        let page = for_person.send().await.unwrap();
+        let headers = page.headers().clone();
+        assert_eq!(page.status(), status);
+        assert_eq!(
+            (headers.contains_key("retry-after"), headers.contains_key("allow")),
+            (status == 503, status == 405)
+        );
+        let page = page.text().await.unwrap();
+        assert!(page.contains(&format!("<h1>{said}</h1>")), "{page}");
+        // The policy lets in this page's style and nothing else.
+        let (_, style) = page.split_once("<style>").unwrap();
+        let hash = {
+            use base64::Engine;
+            use sha2::{Digest, Sha256};
+            base64::engine::general_purpose::STANDARD.encode(Sha256::digest(style.split_once("</style>").unwrap().0))
+        };
+        let policy = format!(
+            "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        );
+        for (name, value) in [
+            ("content-security-policy", &*policy),
+            ("content-type", "text/html; charset=utf-8"),
+            ("cache-control", "no-store"),
+            ("referrer-policy", "no-referrer"),
+            ("x-content-type-options", "nosniff"),
+            ("x-robots-tag", "noindex, nofollow"),
+        ] {
+            assert_eq!(headers[name], value, "{said}");
+        }
+        let problem = for_program.send().await.unwrap();
+        assert_eq!(problem.headers()["content-type"], "application/problem+json");
+    }
+}
