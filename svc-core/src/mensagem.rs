@@ -1,9 +1,10 @@
 //! The message that brings the customer their link, on its way (C35).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::Next;
@@ -26,15 +27,24 @@ pub struct Mensagem {
     /// What the channel that took it last calls it.
     envio: Option<Envio>,
     entrega: Entrega,
+    /// Since when it waits for its channel to be mended.
+    held_since: Option<DateTime<Utc>>,
 }
 
-/// What a channel calls a message that it took. Both can tell of the customer's number, so neither outlives their data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a channel calls a message that it took. Both can tell of the customer's number, so neither outlives their data, and
+/// `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Envio {
     /// The message's id, by which the channel tells of its way.
     pub id: String,
     /// The account that it goes to, where the channel says so.
     pub conta: Option<String>,
+}
+
+impl fmt::Debug for Envio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Envio(***)")
+    }
 }
 
 /// How far a message that was taken has come.
@@ -70,6 +80,9 @@ pub enum SendOutcome {
     Failed(Cow<'static, str>),
     /// It was not, for a reason that does not pass before this time is over.
     Postponed(Cow<'static, str>, Duration),
+    /// It was not, for a fault that every message meets, and that this one shall not pay for: it is tried again after this time
+    /// without the attempt being counted, for a day at most.
+    Held(Cow<'static, str>, Duration),
     /// It was not, and trying again is of no use.
     Refused(Cow<'static, str>),
 }
@@ -108,13 +121,16 @@ impl Mensagem {
             next: Next::At(later(now, schedule.wait(0).unwrap_or_default())),
             envio: None,
             entrega: Entrega::Enviada,
+            held_since: None,
         }
     }
 
     /// The message after an attempt that has just ended; the next wait is counted from `now`.
     #[must_use]
     pub fn after(mut self, outcome: SendOutcome, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
-        self.attempts = self.attempts.saturating_add(1);
+        if !matches!(outcome, SendOutcome::Held(..)) {
+            self.attempts = self.attempts.saturating_add(1);
+        }
         if matches!(outcome, SendOutcome::Sent | SendOutcome::Taken(_)) {
             self.entrega = Entrega::Enviada;
         }
@@ -165,8 +181,12 @@ impl Mensagem {
     /// What follows from the end of an attempt, however late it is known.
     fn ended(mut self, outcome: SendOutcome, schedule: &Schedule, jitter: Jitter, now: DateTime<Utc>) -> Self {
         let again = |wait: Duration| Next::At(later(now, jitter.spread(wait)));
+        let held_since = self.held_since.take().unwrap_or(now);
         (self.next, self.motivo) = match outcome {
-            SendOutcome::Sent => (Next::Done, None),
+            SendOutcome::Sent => {
+                self.envio = None;
+                (Next::Done, None)
+            }
             SendOutcome::Taken(envio) => {
                 self.envio = Some(envio);
                 (Next::Done, None)
@@ -176,6 +196,11 @@ impl Mensagem {
             SendOutcome::Postponed(motivo, least) => {
                 let wait = schedule.wait(self.attempts).map(|wait| wait.max(least));
                 (wait.map_or(Next::GiveUp, again), Some(motivo))
+            }
+            SendOutcome::Held(motivo, wait) => {
+                self.held_since = Some(held_since);
+                let ends = now.signed_duration_since(held_since) >= MOST_HELD;
+                (if ends { Next::GiveUp } else { again(wait) }, Some(motivo))
             }
         };
         self
@@ -192,11 +217,12 @@ impl Mensagem {
     /// begins anew.
     #[must_use]
     pub fn resend(mut self, schedule: &Schedule, now: DateTime<Utc>) -> Self {
+        self.motivo = None;
         match self.next {
             Next::At(due) => self.next = Next::At(due.min(now)),
             Next::Done | Next::GiveUp => {
                 self.attempts = 0;
-                self.motivo = None;
+                self.held_since = None;
                 self.next = Next::At(later(now, schedule.wait(0).unwrap_or_default()));
             }
         }
@@ -218,6 +244,7 @@ impl Mensagem {
             },
             envio: self.envio.as_ref().map(|envio| Cow::Borrowed(&*envio.id)),
             conta: self.envio.as_ref().and_then(|envio| envio.conta.as_deref()).map(Cow::Borrowed),
+            held: self.held_since.map(|since| since.timestamp_millis()),
         };
         // Writing these types to memory cannot fail; should it ever, no message is read back from nothing.
         serde_json::to_vec(&stored).unwrap_or_default()
@@ -260,6 +287,7 @@ impl Mensagem {
             next,
             envio: stored.envio.map(|id| Envio { id: id.into_owned(), conta: stored.conta.map(Cow::into_owned) }),
             entrega,
+            held_since: stored.held.and_then(DateTime::from_timestamp_millis),
         })
     }
 
@@ -305,6 +333,8 @@ impl Mensagem {
     }
 }
 
+/// So long is waited for a channel to be mended.
+const MOST_HELD: TimeDelta = TimeDelta::hours(24);
 /// A change of the format is a new number here and a reader for the old one.
 const STORED_FORMAT: u32 = 1;
 
@@ -325,4 +355,6 @@ struct Stored<'a> {
     envio: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     conta: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held: Option<i64>,
 }

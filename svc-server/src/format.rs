@@ -57,6 +57,22 @@ mod tests {
     }
 
     #[test]
+    fn c17_instalments_in_words_whatever_is_known_of_them() {
+        let valor = || Some(decimal("528.21"));
+        for (count, valor, text) in [
+            (Some(12), valor(), Some("12x de R$\u{a0}528,21")),
+            (Some(1), valor(), Some("1 parcela de R$\u{a0}528,21")),
+            (Some(1), None, Some("1 parcela")),
+            (Some(12), None, Some("12 parcelas")),
+            (None, valor(), Some("R$\u{a0}528,21")),
+            (None, None, None),
+        ] {
+            assert_eq!(instalments(count, valor).as_deref(), text);
+        }
+        assert_eq!(day(Data::parse("2027-01-31").unwrap()), "31/01/2027");
+    }
+
+    #[test]
     fn numbers_as_c17_writes_them() {
         for (value, text) in [
             ("1e3", "R$\u{a0}1.000,00"),

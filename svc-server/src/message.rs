@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use svc_core::{Acao, Mensagem, Next, Proposta, PropostaId, Schedule, SendOutcome, Status};
+use svc_core::{Acao, Mensagem, Next, Perfil, Proposta, PropostaId, Schedule, SendOutcome, Status};
 use tokio::sync::Notify;
 
 use crate::app::App;
@@ -38,10 +38,15 @@ impl Messages {
             return Ok(SendOutcome::Refused(Mensagem::JA_RESPONDIDA.into()));
         }
         let app = &*self.0;
-        if app.config.simulate && simulated(&proposta) == Some(Simulated::Unreachable) {
+        if self.simulates() && simulated(&proposta) == Some(Simulated::Unreachable) {
             return Ok(SendOutcome::Refused("destinatario_inalcancavel".into()));
         }
         Ok(app.config.sender.send(&proposta, &app.creditor(&proposta), &app.links, &app.config.clock).await)
+    }
+
+    /// Whatever the settings say, nobody is answered for in production.
+    fn simulates(&self) -> bool {
+        self.0.config.simulate && self.0.perfil() == Perfil::Homologacao
     }
 
     /// Plays the customer of a number that answers by itself.
@@ -101,7 +106,7 @@ impl Work for Messages {
             Ok(false) => tracing::warn!(proposta = name, "another worker took over; this message is not recorded"),
             Err(error) => tracing::warn!(proposta = name, %error, "message not recorded; it is sent again"),
         }
-        if app.config.simulate && was_sent {
+        if self.simulates() && was_sent {
             self.answer_for_customer(id).await;
         }
     }

@@ -178,7 +178,7 @@ impl App {
             self.metrics.of_removed.get_or_create(&labels).set(gauge(waits.of_removed));
             self.metrics.oldest.get_or_create(&labels).set(waits.oldest.as_secs_f64());
         }
-        self.metrics.sender_paused.set(i64::from(self.config.sender.pause(&self.config.clock).is_some()));
+        self.metrics.sender_paused.set(i64::from(self.config.sender.is_held()));
         let mut text = String::new();
         encode(&mut text, &self.metrics.registry).expect("a text takes what is written to it");
         Ok(text)

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use sha2::{Digest, Sha256};
-use svc_core::{Dados, Proposta, Status, today_in_brasilia};
+use svc_core::{Dados, Proposta, Status};
 
 use crate::format::{ABSENT, day, instalments, rate, reais};
 
@@ -43,7 +43,7 @@ fn removed(proposta: &Proposta) -> Option<&'static str> {
 
 /// The answer that stands, to someone who gave another.
 pub(crate) fn conflict(proposta: &Proposta, creditor: &str) -> Html {
-    let note = Some("A outra escolha não muda mais a resposta.");
+    let note = Some("A resposta já registrada não pode ser mudada.");
     let page = Page { result: result(proposta), note, ..Page::titled("Proposta já respondida", creditor) };
     page.html(StatusCode::CONFLICT)
 }
@@ -56,16 +56,11 @@ pub(crate) fn not_found() -> Html {
 
 /// Something else than an answer came of it: for a while, or because of what was asked.
 pub(crate) fn error(status: StatusCode) -> Html {
-    let (title, note) = if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
-        // An answer may have been stored before this went wrong; the page knows.
-        (
-            "Tente de novo em instantes",
-            "Abra de novo o link da mensagem: ele mostra se a sua resposta já foi registrada.",
-        )
-    } else {
-        ("Pedido não entendido", "Nenhuma resposta foi registrada. Abra de novo o link da mensagem.")
-    };
-    Page { note: Some(note), ..Page::titled(title, "") }.html(status)
+    let passes = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
+    let title = if passes { "Tente de novo em instantes" } else { "Pedido não entendido" };
+    // An answer may have been stored before this; the page knows.
+    let note = Some("Abra de novo o link da mensagem: ele mostra se a sua resposta já foi registrada.");
+    Page { note, ..Page::titled(title, "") }.html(status)
 }
 
 /// What a browser may do with a page: show it in this style, and send its form back.
@@ -114,9 +109,9 @@ impl Offer {
         let parcela = valores.parcela.map(|parcela| parcela.decimal());
         let parcelas = instalments(prazos.total_parcelas.map(|n| n.get()), parcela);
         let rows = [
-            ("Custo total (CET) ao ano", taxas.cet_aa.map(|taxa| rate(taxa.decimal(), "a.a."))),
-            ("Custo total (CET) ao mês", taxas.cet_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
-            ("Juros ao mês", taxas.nominal_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
+            ("Custo Efetivo Total (CET) ao ano", taxas.cet_aa.map(|taxa| rate(taxa.decimal(), "a.a."))),
+            ("Custo Efetivo Total (CET) ao mês", taxas.cet_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
+            ("Taxa de juros ao mês", taxas.nominal_am.map(|taxa| rate(taxa.decimal(), "a.m."))),
             ("Valor solicitado", valores.solicitado.map(|valor| reais(valor.decimal()))),
             ("IOF", valores.iof.map(|valor| reais(valor.decimal()))),
             ("Valor financiado", valores.principal.map(|valor| reais(valor.decimal()))),
@@ -144,11 +139,7 @@ fn result(proposta: &Proposta) -> Option<String> {
         Status::Recusado => "recusou",
     };
     let local = at - chrono::TimeDelta::hours(3);
-    Some(format!(
-        "Você {verb} a proposta em {} às {}.",
-        today_in_brasilia(at).format("%d/%m/%Y"),
-        local.format("%H:%M")
-    ))
+    Some(format!("Você {verb} a proposta em {} (horário de Brasília).", local.format("%d/%m/%Y às %H:%M")))
 }
 
 #[cfg(test)]

@@ -44,6 +44,15 @@ impl Sender {
         if sent { SendOutcome::Sent } else { SendOutcome::Failed(NOT_SENT.into()) }
     }
 
+    /// Whether nothing could be sent to anybody, as far as is known.
+    pub(crate) fn is_held(&self) -> bool {
+        match self {
+            Self::Log | Self::Channel(_) => false,
+            #[cfg(feature = "whatsapp")]
+            Self::WhatsApp(whatsapp) => whatsapp.is_held(),
+        }
+    }
+
     /// How long nothing can be sent to anybody.
     #[cfg_attr(not(feature = "whatsapp"), expect(unused_variables, reason = "WhatsApp alone needs them"))]
     pub(crate) fn pause(&self, clock: &Clock) -> Option<Duration> {

@@ -250,6 +250,9 @@ impl Source<'_> {
             _ => None,
         })?;
         match on.unwrap_or_default() {
+            true if self.text(SENDER)?.as_deref() == Some("whatsapp") => {
+                Err(bad(SIMULATE, "not with the sender whatsapp, which writes to persons who answer for themselves"))
+            }
             true if strict => Err(bad(SIMULATE, "not in producao, where customers answer for themselves")),
             on => Ok(on),
         }

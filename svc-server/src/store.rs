@@ -202,20 +202,13 @@ impl Store {
         )
     }
 
-    /// Changes a proposal's task, unless an attempt of it is under way. The change may be made more than once.
+    /// Changes a proposal's task, unless an attempt of it is under way: `false`. The change may be made more than once.
     pub(crate) async fn change<T: Task>(
         &self,
         id: PropostaId,
         change: impl Fn(T) -> T + Send + Sync,
-    ) -> Result<(), StoreError> {
-        each!(
-            self,
-            memory => {
-                memory.change::<T>(id, change);
-                Ok(())
-            },
-            postgres => postgres.change::<T>(id, change)
-        )
+    ) -> Result<bool, StoreError> {
+        each!(self, memory => Ok(memory.change::<T>(id, change)), postgres => postgres.change::<T>(id, change))
     }
 
     /// The proposal whose message its channel knows by this.

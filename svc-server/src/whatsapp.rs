@@ -25,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_secs(60);
 /// What Meta asks to wait before a customer who has had enough messages is sent another.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A link's address is part of the template, which has it end in a variable.
+/// Of the template; a page in another language is another template.
 const LANGUAGE: &str = "pt_BR";
 
 /// The sender's account at Meta.
@@ -102,9 +102,9 @@ impl WhatsApp {
     /// ```
     /// use svc_server::{BadWhatsAppAccount, WhatsApp, WhatsAppAccount};
     /// let account = WhatsAppAccount::new("106540352242922", "EAAG-token", "proposta_de_emprestimo");
-    /// assert!(WhatsApp::new(account.clone()).is_ok());
+    /// assert!(WhatsApp::new(account).is_ok());
     ///
-    /// let number = WhatsAppAccount { phone_number_id: "+55 11 90000-0001".into(), ..account };
+    /// let number = WhatsAppAccount::new("+55 11 90000-0001", "EAAG-token", "proposta_de_emprestimo");
     /// assert_eq!(WhatsApp::new(number).unwrap_err(), BadWhatsAppAccount::PhoneNumberId);
     /// ```
     ///
@@ -137,6 +137,8 @@ impl WhatsApp {
             .connect_timeout(CONNECT_DEADLINE)
             .redirect(Policy::none())
             .user_agent(concat!("svc-server/", env!("CARGO_PKG_VERSION")));
+        // A token does not go to a proxy in clear.
+        let http = if messages.scheme() == "http" { http.no_proxy() } else { http };
         // Its parts are constants, and the machine's certificate authorities are read when they are first needed.
         let http = http.build().map_err(|_| BadWhatsAppAccount::Api)?;
         Ok(Self { http, messages, token, template, pause: Mutex::default() })
@@ -153,19 +155,37 @@ impl WhatsApp {
         let body = self.body(dados, creditor, suffix).to_string();
         let (status, answer) = match self.post(body).await {
             Ok(answered) => answered,
-            Err(error) if error.is_timeout() => return SendOutcome::Failed("tempo_esgotado".into()),
+            Err(error) if error.is_timeout() && !error.is_connect() => {
+                return SendOutcome::Failed("tempo_esgotado".into());
+            }
             Err(_) => return SendOutcome::Failed(UNAVAILABLE.into()),
         };
-        if (200..300).contains(&status) {
+        if (200..300).contains(&status) && answer.get("messages").is_some_and(Value::is_array) {
             self.resume();
             return taken(&answer);
         }
-        let code = answer.get("error").and_then(|error| text_code(error.get("code")?));
-        let verdict = judge(code, status);
+        self.refused(answer.get("error"), status, clock)
+    }
+
+    /// What a refusal means, whether it comes at once or as news; a fault of the account pauses the sender.
+    fn refused(&self, error: Option<&Value>, status: u16, clock: &Clock) -> SendOutcome {
+        let number = |name| error.and_then(|error| text_code(error.get(name)?));
+        let code = number("code");
+        let verdict = judge(code, number("error_subcode"), status);
         if verdict == Verdict::Pause {
-            self.begin_pause(code, status, clock);
+            self.begin_pause(code, clock);
         }
-        verdict.outcome()
+        match verdict {
+            Verdict::Again(motivo) => SendOutcome::Failed(motivo.into()),
+            Verdict::Tomorrow(motivo) => SendOutcome::Postponed(motivo.into(), A_DAY),
+            Verdict::Never(motivo) => SendOutcome::Refused(motivo.into()),
+            Verdict::Pause => SendOutcome::Held("configuracao_do_canal".into(), PAUSE),
+        }
+    }
+
+    /// Whether a fault of the account was met, and no message taken since.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().said
     }
 
     async fn post(&self, body: String) -> reqwest::Result<(u16, Value)> {
@@ -213,13 +233,12 @@ impl WhatsApp {
     }
 
     /// Said once and loudly, for the operator alone can mend it.
-    fn begin_pause(&self, code: Option<i64>, status: u16, clock: &Clock) {
+    fn begin_pause(&self, code: Option<i64>, clock: &Clock) {
         let mut pause = self.lock();
         pause.until = Some(clock.monotonic() + PAUSE);
         if !std::mem::replace(&mut pause.said, true) {
             tracing::error!(
                 code,
-                status,
                 "WhatsApp refuses every message of this account: token, number, template or billing; none is sent until \
                  that is mended, and all are tried again"
             );
@@ -264,11 +283,16 @@ enum Verdict {
     Pause,
 }
 
-/// Meta's codes, by what is to be done. An answer without one is no answer of the API's, but of something on the way.
-fn judge(code: Option<i64>, status: u16) -> Verdict {
+/// Meta's codes, by what is to be done. An answer without one is no answer of the API's, but of something on the way. Besides the
+/// codes that C35 goes by, those of a number that is not there or not registered (33, 100 with 33, 131045, 133010) pause, and
+/// the throttles of the whole Graph (17, 32, 613) wait.
+fn judge(code: Option<i64>, subcode: Option<i64>, status: u16) -> Verdict {
     use Verdict::{Again, Never, Pause, Tomorrow};
     match code {
         None => Again(UNAVAILABLE),
+        Some(100) if subcode == Some(33) => Pause,
+        Some(33 | 131_045 | 133_010) => Pause,
+        Some(17 | 32 | 613) => Again("limite_do_canal"),
         Some(1 | 2 | 131_000 | 131_016 | 131_057) => Again(UNAVAILABLE),
         Some(4 | 80_007 | 130_429 | 131_056) => Again("limite_do_canal"),
         Some(131_049 | 130_472) => Tomorrow("limite_do_destinatario"),
@@ -286,23 +310,6 @@ fn judge(code: Option<i64>, status: u16) -> Verdict {
     }
 }
 
-/// The same of a message that was taken, and did not come.
-fn judge_late(code: Option<i64>) -> SendOutcome {
-    // No answer of HTTP says more than the code.
-    judge(code, 0).outcome()
-}
-
-impl Verdict {
-    fn outcome(self) -> SendOutcome {
-        match self {
-            Self::Again(motivo) => SendOutcome::Failed(motivo.into()),
-            Self::Tomorrow(motivo) => SendOutcome::Postponed(motivo.into(), A_DAY),
-            Self::Never(motivo) => SendOutcome::Refused(motivo.into()),
-            Self::Pause => SendOutcome::Failed("configuracao_do_canal".into()),
-        }
-    }
-}
-
 /// An error's code, which comes as a number or as text.
 fn text_code(code: &Value) -> Option<i64> {
     code.as_i64().or_else(|| code.as_str()?.trim().parse().ok())
@@ -311,17 +318,23 @@ fn text_code(code: &Value) -> Option<i64> {
 /// What the API calls a message that it took. One that it does not name is taken nevertheless.
 fn taken(answer: &Value) -> SendOutcome {
     let text = |list: &str, name: &str| Some(answer.get(list)?.get(0)?.get(name)?.as_str()?.to_owned());
-    match text("messages", "id") {
-        Some(id) => SendOutcome::Taken(Envio { id, conta: text("contacts", "wa_id") }),
+    match text("messages", "id").filter(|id| is_id(id)) {
+        Some(id) => SendOutcome::Taken(Envio { id, conta: text("contacts", "wa_id").filter(|conta| is_id(conta)) }),
         None => SendOutcome::Sent,
     }
+}
+
+/// Whether this can be an id of Meta's: what is stored and searched by has an end, and no odd bytes.
+fn is_id(text: &str) -> bool {
+    (1..=512).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// A text as a template takes it: on one line, without runs of blanks, and without what changes how the rest is read.
 fn plain(text: &str) -> String {
     let hidden = |c: char| {
-        matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
-            || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}')
+        matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}')
+            || matches!(c, '\u{e0000}'..='\u{e007f}')
     };
     let visible: String = text.chars().filter(|c| !hidden(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")

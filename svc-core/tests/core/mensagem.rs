@@ -63,6 +63,10 @@ fn taken(mensagem: Mensagem, id: &str) -> Mensagem {
     mensagem.after(SendOutcome::Taken(envio), &Schedule::MENSAGEM, Jitter::NONE, now())
 }
 
+fn sent_again() -> Mensagem {
+    taken(mensagem(), "wamid.2")
+}
+
 fn told(mensagem: Mensagem, id: &str, noticia: Noticia) -> Mensagem {
     mensagem.told(id, noticia, &Schedule::MENSAGEM, Jitter::NONE, now())
 }
@@ -80,6 +84,35 @@ fn c35_what_a_day_must_pass_for_is_not_tried_before() {
         assert_eq!((mensagem.estado(), mensagem.motivo()), ("pendente", Some("limite_do_destinatario")));
     }
     assert_eq!(wait(mensagem).next(), Next::GiveUp, "it is an attempt like any other");
+}
+
+#[test]
+fn c35_a_fault_of_the_channel_costs_no_attempt_and_is_waited_for_a_day() {
+    let held = |mensagem: Mensagem, hours| {
+        let outcome = SendOutcome::Held("configuracao_do_canal".into(), Duration::from_secs(60));
+        mensagem.after(outcome, &Schedule::MENSAGEM, Jitter::NONE, now() + TimeDelta::hours(hours))
+    };
+    let mut mensagem = mensagem();
+    for hours in 0..24 {
+        mensagem = held(mensagem, hours);
+        let due = now() + TimeDelta::hours(hours) + TimeDelta::minutes(1);
+        assert!(mensagem.is_fresh() && mensagem.motivo() == Some("configuracao_do_canal"));
+        assert_eq!(mensagem.next(), Next::At(due));
+        mensagem = Mensagem::from_stored(&mensagem.to_stored()).unwrap();
+    }
+    assert_eq!(held(mensagem.clone(), 24).next(), Next::GiveUp);
+    let again = held(failed(mensagem), 30);
+    assert_eq!(
+        again.next(),
+        Next::At(now() + TimeDelta::hours(30) + TimeDelta::minutes(1)),
+        "another fault, another day"
+    );
+}
+
+#[test]
+fn c39_a_message_does_not_show_whom_it_went_to() {
+    assert!(!format!("{:?}", taken(mensagem(), "wamid.1")).contains("5511"));
+    assert!(!format!("{:?}", taken(mensagem(), "wamid.1")).contains("wamid"));
 }
 
 #[test]
@@ -123,6 +156,10 @@ fn news_of_another_message_and_of_one_that_is_sent_again_stop_nothing() {
     let read = told(again, "wamid.2", Noticia::Read);
     assert_eq!((read.estado(), read.next()), ("pendente", Next::At(now())), "it was asked for again (C19)");
     assert_eq!(taken(read, "wamid.3").estado(), "enviada", "a message of its own");
+    // So it is after a failure that was known late.
+    let late = told(sent_again(), "wamid.2", Noticia::Failed(SendOutcome::Failed("x".into())));
+    let asked = told(late.resend(&Schedule::MENSAGEM, now()), "wamid.2", Noticia::Delivered);
+    assert_eq!((asked.estado(), asked.next()), ("pendente", Next::At(now())));
     let without = taken(mensagem(), "wamid.4").without_dados();
     assert_eq!((without.envio(), without.estado()), (None, "enviada"));
     assert!(!String::from_utf8(without.to_stored()).unwrap().contains("5511"));

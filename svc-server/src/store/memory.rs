@@ -101,12 +101,12 @@ impl Memory {
         T::queue(&mut self.lock()).put_back(fence, task.id(), at);
     }
 
-    pub(super) fn change<T: Task>(&self, id: PropostaId, change: impl Fn(T) -> T) {
+    pub(super) fn change<T: Task>(&self, id: PropostaId, change: impl Fn(T) -> T) -> bool {
         T::queue(&mut self.lock()).change(id, self.clock.monotonic(), |task| {
             let task = change(task);
             let due = self.due(task.next());
             (task, due)
-        });
+        })
     }
 
     #[cfg(feature = "whatsapp")]

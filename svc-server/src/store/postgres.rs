@@ -138,8 +138,10 @@ impl Postgres {
             ORDER BY respondida_em, id LIMIT $4";
         const FORGET: &str = "UPDATE propostas SET versao = $3, dados = $4, tem_dados = false
             WHERE id = $1 AND versao = $2";
-        const TAKEN: &str = "SELECT id, dados FROM mensagens WHERE id = ANY ($1) AND envio IS NOT NULL FOR UPDATE";
-        const NAMELESS: &str = "UPDATE mensagens SET envio = NULL, dados = $2 WHERE id = $1";
+        const TAKEN: &str = "SELECT id, dados FROM mensagens 
+            WHERE id = ANY ($1) AND (envio IS NOT NULL OR leased_until IS NOT NULL) ORDER BY id FOR UPDATE";
+        // Whoever holds one has an older copy of it, which must not come back.
+        const NAMELESS: &str = "UPDATE mensagens SET envio = NULL, dados = $2, fence = fence + 1 WHERE id = $1";
         let (mut forgotten, mut last) = (0, (DateTime::UNIX_EPOCH, Uuid::nil()));
         loop {
             let (batch, seen) = call!(self.database, db => {

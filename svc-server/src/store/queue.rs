@@ -110,20 +110,28 @@ impl<T: Task> Queue<T> {
     }
 
     /// Changes a task that nobody holds. One that is leased stays as it is: its attempt is under way.
-    pub(super) fn change(&mut self, id: PropostaId, now: Duration, change: impl FnOnce(T) -> (T, Option<Duration>)) {
-        let Some(row) = self.rows.get_mut(&id) else { return };
-        if row.leased_until.is_none_or(|until| until <= now) {
-            let (task, at) = change(row.task.clone());
-            row.task = task;
-            row.due = at;
-            self.wait(id, at);
-        }
+    pub(super) fn change(
+        &mut self,
+        id: PropostaId,
+        now: Duration,
+        change: impl FnOnce(T) -> (T, Option<Duration>),
+    ) -> bool {
+        let Some(row) = self.rows.get_mut(&id).filter(|row| row.leased_until.is_none_or(|until| until <= now)) else {
+            return false;
+        };
+        let (task, at) = change(row.task.clone());
+        row.task = task;
+        row.due = at;
+        self.wait(id, at);
+        true
     }
 
-    /// Puts a task in the place of one that is due when it was.
+    /// Puts a task in the place of one that is due when it was. Whoever holds that has an older copy of it, which must not come
+    /// back.
     pub(super) fn replace(&mut self, id: PropostaId, by: impl FnOnce(T) -> T) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.task = by(row.task.clone());
+            row.fence += 1;
         }
     }
 
@@ -279,7 +287,7 @@ mod tests {
                         let Lease { task, fence, .. } = held.swap_remove(draw(held.len() as u64) as usize);
                         queue.put_back(fence, task.id(), soon);
                     }
-                    _ => queue.change(delivery(draw(number + 1)).id(), now, |task| (task, Some(now))),
+                    _ => drop(queue.change(delivery(draw(number + 1)).id(), now, |task| (task, Some(now)))),
                 }
                 check(&queue);
             }

@@ -179,7 +179,7 @@ async fn a_browser_reads_the_offer_answers_by_its_form_and_reads_the_answer() {
         request.header("content-type", "application/x-www-form-urlencoded").send()
     };
     let answered = form("aceitar").await.unwrap().text().await.unwrap();
-    assert!(answered.contains("Você aceitou a proposta em 27/11/2026 às 17:31."), "{answered}");
+    assert!(answered.contains("Você aceitou a proposta em 27/11/2026 às 17:31 (horário de Brasília)."), "{answered}");
     assert!(!answered.contains("<button"));
     let conflict = form("recusar").await.unwrap();
     assert_eq!(conflict.status(), 409);

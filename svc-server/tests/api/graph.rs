@@ -27,7 +27,10 @@ pub(crate) struct Graph {
 
 impl Graph {
     pub(crate) async fn answering(answer: impl Fn(&Value) -> Answer + Send + Sync + 'static) -> Self {
-        canary::forbid(TOKEN);
+        // What Meta calls a message, and whom it went to, can tell of the customer's number.
+        for secret in [TOKEN, "HBgNNTUxMQ==", "551100000018"] {
+            canary::forbid(secret);
+        }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let api = format!("http://{}", listener.local_addr().unwrap());
         let (tell, requests) = unbounded_channel();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use svc_core::{Perfil, Policy};
+use tokio::net::TcpListener;
 
 use crate::canary;
 use crate::graph::{Graph, TAKEN, TOKEN, after, create, error, taken};
@@ -76,7 +77,7 @@ async fn each_class_of_refusal_is_what_the_partner_reads() {
     let mut cases: Vec<(u16, Value, (&str, &str))> = Vec::new();
     let mut add = |status, codes: &[i64], said| cases.extend(codes.iter().map(|code| (status, json!(code), said)));
     add(400, &[1, 2, 131_000, 131_016, 131_057], AGAIN);
-    add(400, &[4, 80_007, 130_429, 131_056], LIMIT);
+    add(400, &[4, 17, 32, 613, 80_007, 130_429, 131_056], LIMIT);
     add(400, &[131_049, 130_472], ("pendente", "limite_do_destinatario"));
     add(400, &[131_026], ("falhou", "destinatario_inalcancavel"));
     add(400, &[131_047], ("falhou", "conversa_encerrada"));
@@ -89,6 +90,7 @@ async fn each_class_of_refusal_is_what_the_partner_reads() {
     add(429, &[999_999], LIMIT);
     cases.push((400, json!("131026"), ("falhou", "destinatario_inalcancavel")));
     cases.push((404, Value::Null, AGAIN));
+    cases.push((200, Value::Null, AGAIN));
     let script = cases.clone();
     // Each proposal asks for as many instalments as its case has a number.
     let graph = Graph::answering(move |body| {
@@ -114,43 +116,65 @@ async fn each_class_of_refusal_is_what_the_partner_reads() {
 
 #[tokio::test]
 async fn a_fault_of_the_account_pauses_the_sender_and_fails_no_message() {
-    for code in [0, 3, 10, 190, 200, 299, 368, 131_005, 131_031, 131_042, 131_048, 132_001, 132_007, 132_015, 132_016] {
-        let mended = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let is_mended = Arc::clone(&mended);
-        let mut graph = Graph::answering(move |body| match is_mended.load(std::sync::atomic::Ordering::SeqCst) {
-            true => taken(body),
-            false => error(401, code),
-        })
-        .await;
-        let server = Server::with(|config| {
-            graph.sender(config);
-            config.metrics = None;
-        })
-        .await;
-        let token = server.token().await;
-        let first = create(&server, &token, proposal_to("https://parceiro.example.com/", "P-1")).await;
-        graph.next().await;
-        let said = after(&server, &token, &first, "pendente").await;
-        assert_eq!(said, json!({"estado": "pendente", "motivo": "configuracao_do_canal"}), "{code}");
-        // What comes meanwhile costs no attempt.
-        let second = create(&server, &token, proposal_to("https://parceiro.example.com/", "P-2")).await;
-        mended.store(true, std::sync::atomic::Ordering::SeqCst);
-        server.clock.advance(59);
-        assert!(graph.requests.is_empty());
-        server.clock.advance(2);
-        for id in [&first, &second] {
-            within(async {
-                loop {
-                    let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
-                    if body["mensagem"] == json!({"estado": "enviada"}) {
-                        return;
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            })
-            .await;
-        }
+    let mut servers = tokio::task::JoinSet::new();
+    for code in [
+        0, 3, 10, 190, 200, 299, 368, 131_005, 131_031, 131_042, 131_045, 131_048, 132_001, 132_007, 132_015, 132_016,
+        33, 133_010,
+    ] {
+        servers.spawn(pauses(code));
     }
+    servers.join_all().await;
+}
+
+/// An account with this fault, before and after it is mended.
+async fn pauses(code: i64) {
+    let mended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_mended = Arc::clone(&mended);
+    let mut graph = Graph::answering(move |body| match is_mended.load(std::sync::atomic::Ordering::SeqCst) {
+        true => taken(body),
+        false => error(401, code),
+    })
+    .await;
+    let metrics = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scrape = format!("http://{}/metrics", metrics.local_addr().unwrap());
+    let server = Server::with(|config| {
+        graph.sender(config);
+        config.metrics = Some(metrics);
+    })
+    .await;
+    let paused = async |server: &Server| {
+        let text = server.http.get(&scrape).send().await.unwrap().text().await.unwrap();
+        text.contains("\nsvc_sender_paused 1\n")
+    };
+    assert!(!paused(&server).await);
+    let token = server.token().await;
+    let first = create(&server, &token, proposal_to("https://parceiro.example.com/", "P-1")).await;
+    graph.next().await;
+    let said = after(&server, &token, &first, "pendente").await;
+    assert_eq!(said, json!({"estado": "pendente", "motivo": "configuracao_do_canal"}), "{code}");
+    // What comes meanwhile costs no attempt.
+    let second = create(&server, &token, proposal_to("https://parceiro.example.com/", "P-2")).await;
+    server.clock.advance(55);
+    // More than a worker waits between two looks.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    assert!(graph.requests.is_empty());
+    assert!(paused(&server).await);
+    mended.store(true, std::sync::atomic::Ordering::SeqCst);
+    // With what jitter adds to the wait of the message itself.
+    server.clock.advance(15);
+    for id in [&first, &second] {
+        within(async {
+            loop {
+                let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+                if body["mensagem"] == json!({"estado": "enviada"}) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+    assert!(!paused(&server).await);
 }
 
 #[tokio::test]

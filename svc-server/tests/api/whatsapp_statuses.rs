@@ -92,7 +92,15 @@ async fn what_whatsapp_did_not_sign_changes_nothing_and_what_is_not_understood_i
     assert_eq!(post_signed(&server, read_it.clone(), "outro-segredo").await, 401);
     let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
     assert_eq!(body["mensagem"], json!({"estado": "enviada"}));
-    for body in ["", "{", "[]", "{\"entry\":[{}]}", "{\"entry\":[{\"changes\":[{\"value\":{}}]}]}"] {
+    // Beside what is odd the others count.
+    for body in [
+        "",
+        "{",
+        "{\"entry\":[{\"changes\":null},{\"changes\":[{\"value\":[]},{\"value\":{\"statuses\":null}}]}]}",
+        "[]",
+        "{\"entry\":[{}]}",
+        "{\"entry\":[{\"changes\":[{\"value\":{}}]}]}",
+    ] {
         assert_eq!(post_signed(&server, body.to_owned(), APP_SECRET).await, 200, "{body}");
     }
     assert_eq!(post_signed(&server, read_it, APP_SECRET).await, 200);
@@ -122,4 +130,58 @@ async fn a_subscription_is_confirmed_to_whoever_knows_its_token_and_is_off_by_de
     let off = Server::start().await;
     assert_eq!(read(off.get("/whatsapp/webhook?hub.mode=subscribe")).await.0, 404);
     assert_eq!(post_signed(&off, "{}".to_owned(), APP_SECRET).await, 404);
+}
+
+#[tokio::test]
+async fn many_news_in_one_request_count_beside_odd_ones_and_a_fault_of_the_account_pauses() {
+    let mut graph = Graph::answering(taken).await;
+    let metrics = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scrape = format!("http://{}/metrics", metrics.local_addr().unwrap());
+    let server = Server::with(|config| {
+        graph.sender(config);
+        webhook(config);
+        config.metrics = Some(metrics);
+    })
+    .await;
+    let token = server.token().await;
+    let id = create(&server, &token, WALKTHROUGH.to_owned()).await;
+    graph.next().await;
+    after(&server, &token, &id, "pendente").await;
+    let of = |status: Value| {
+        json!({"entry": [{"changes": [{"value": {"statuses": [
+        null, {"id": "a\u{0}b", "status": "read"}, {"id": "x".repeat(600), "status": "read"}, 1, status]}}]}, null]})
+    };
+    let ours = |status: &str| json!({"id": "wamid.HBgNNTUxMQ==", "status": status, "errors": [{"code": 131_042}]});
+    assert_eq!(post_signed(&server, of(ours("failed")).to_string(), APP_SECRET).await, 200);
+    let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+    assert_eq!(body["mensagem"], json!({"estado": "pendente", "motivo": "configuracao_do_canal"}));
+    let text = server.http.get(&scrape).send().await.unwrap().text().await.unwrap();
+    assert!(text.contains("\nsvc_sender_paused 1\n"), "billing stops all messages");
+    assert_eq!(post_signed(&server, of(ours("delivered")).to_string(), APP_SECRET).await, 200);
+    let (_, body) = read(server.get(&format!("/v1/propostas/{id}")).bearer_auth(&token)).await;
+    assert_eq!(body["mensagem"], json!({"estado": "entregue"}));
+    // More than one request may have.
+    let much = server.http.post(format!("{}/whatsapp/webhook", server.base)).body("x".repeat(3 * 1024 * 1024 + 1));
+    assert_eq!(read(much.header("x-hub-signature-256", format!("sha256={}", "0".repeat(64)))).await.0, 413);
+}
+
+#[tokio::test]
+async fn news_while_the_message_is_being_sent_again_are_asked_for_again() {
+    let mut graph = Graph::answering({
+        let first = std::sync::atomic::AtomicBool::new(true);
+        move |_| first.swap(false, std::sync::atomic::Ordering::SeqCst).then(|| (200, TAKEN.to_owned()))
+    })
+    .await;
+    let server = Server::with(|config| {
+        graph.sender(config);
+        webhook(config);
+    })
+    .await;
+    let token = server.token().await;
+    let id = create(&server, &token, WALKTHROUGH.to_owned()).await;
+    graph.next().await;
+    after(&server, &token, &id, "pendente").await;
+    assert_eq!(read(server.post(&format!("/v1/propostas/{id}/reenviar-mensagem"), &token)).await.0, 202);
+    graph.next().await; // and it hangs
+    assert_eq!(told(&server, json!({"id": "wamid.HBgNNTUxMQ==", "status": "read"})).await, 503);
 }

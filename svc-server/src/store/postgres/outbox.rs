@@ -139,7 +139,7 @@ impl Postgres {
         &self,
         id: PropostaId,
         change: impl Fn(T) -> T + Send + Sync,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let idle = format!(
             "SELECT dados FROM {} WHERE id = $1 AND (leased_until IS NULL OR leased_until <= now()) FOR UPDATE",
             T::TABLE
@@ -155,12 +155,11 @@ impl Postgres {
         call!(self.database, db => {
             let (idle, update) = (db.prepare_cached(&idle).await?, db.prepare_cached(&update).await?);
             let transaction = db.transaction().await?;
-            if let Some(row) = transaction.query_opt(&idle, parameters![id]).await? {
-                let task = change(T::from_stored(row.get(0))?);
-                transaction.execute(&update, parameters![id, self.wait(task.next()), task.to_stored()]).await?;
-            }
+            let Some(row) = transaction.query_opt(&idle, parameters![id]).await? else { return Ok(false) };
+            let task = change(T::from_stored(row.get(0))?);
+            transaction.execute(&update, parameters![id, self.wait(task.next()), task.to_stored()]).await?;
             transaction.commit().await?;
-            Ok(())
+            Ok(true)
         })
     }
 
