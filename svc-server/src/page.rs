@@ -144,6 +144,7 @@ fn result(proposta: &Proposta) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use rust_decimal::Decimal;
     use svc_core::{DigestKey, Nome, NovaProposta, PropostaId};
 
     use super::*;
@@ -202,12 +203,17 @@ mod tests {
     fn c17_the_longest_page_has_eight_kib_at_most_and_shows_names_as_they_are() {
         let nova = |nome: String| {
             let nova = NovaProposta::builder("P").nome(&nome).cpf("111.444.777-35").whatsapp("5511900000018");
+            let (valor, taxa) = (Decimal::new(99_999_999_999, 2), Decimal::new(999_999_999, 6));
+            let nova = nova.solicitado(valor).iof(valor).principal(valor).parcela(valor).liquido(valor).bruto(valor);
+            let nova = nova.nominal_am(taxa).cet_am(taxa).cet_aa(taxa).total_parcelas(1_000_000);
+            let nova = nova.primeiro_vencimento("2199-12-31").ultimo_vencimento("2199-12-31");
             let nova = nova.webhook_url("https://example.com/").build().unwrap();
             let key = DigestKey::derive(&[7; 32]).unwrap();
             nova.open(PropostaId::from_random([7; 16]), "p", &key, chrono::DateTime::UNIX_EPOCH)
         };
         // As many characters as a name may have, each of which takes five bytes in a page; and so the creditor's.
         let longest = offer(&nova("'".repeat(Nome::MAX_CHARS)), &"\"".repeat(Nome::MAX_CHARS)).text;
+        assert!(longest.contains("1000000x de R$\u{a0}999.999.999,99") && longest.contains("999,999999% a.a."));
         assert!(longest.len() <= 8 * 1024, "{} bytes", longest.len());
         for (name, shown) in
             [("D'Ávila <b> Souza", "D&#39;Ávila ("), ("Ana🦆 de Souza", "Ana🦆 ("), ("<b>", "&#60;b&#62; (")]

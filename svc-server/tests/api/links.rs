@@ -76,7 +76,7 @@ async fn f48_a_request_of_several_statements_has_one_deadline() {
     let id = created["id_proposta_svc"].as_str().unwrap();
     database.until("SELECT count(*) FROM mensagens WHERE due IS NULL", "1").await;
     // In time for each statement, and not for two.
-    proxy.delay(Duration::from_millis(1_900));
+    proxy.delay(Duration::from_millis(1_700));
     let answer = || server.get(&format!("/confirmar/{id}?acao=aceitar"));
     let before = proxy.passed();
     assert_eq!(read(answer()).await.0, 503);
