@@ -20,6 +20,8 @@ pub(crate) use outbox::Record;
 use propostas::{Commit, Find, Insert};
 pub(crate) use together::Together;
 
+/// The end of an attempt is stored with those of others that end about then: its place is free already, and nobody waits.
+const RECORDS_GATHER: Duration = Duration::from_millis(2);
 /// Records whose data are removed in one transaction.
 const FORGOTTEN_AT_ONCE: i64 = 50;
 
@@ -51,11 +53,11 @@ impl Postgres {
     pub(super) fn new(url: &DatabaseUrl, clock: Clock, writer: u64) -> Self {
         let database = Arc::new(Database { pool: url.pool(), prepared: AtomicBool::new(false) });
         Self {
-            inserts: Together::new(&database),
-            finds: Together::new(&database),
-            commits: Together::new(&database),
-            webhook_records: Together::new(&database),
-            message_records: Together::new(&database),
+            inserts: Together::new(&database, Duration::ZERO),
+            finds: Together::new(&database, Duration::ZERO),
+            commits: Together::new(&database, Duration::ZERO),
+            webhook_records: Together::new(&database, RECORDS_GATHER),
+            message_records: Together::new(&database, RECORDS_GATHER),
             walked: Mutex::default(),
             database,
             clock,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use deadpool_postgres::Object;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::call::{BUDGET, Database, Failed, call};
 use crate::store::StoreError;
@@ -36,6 +36,8 @@ pub(crate) trait Call: Send + Sync + Sized + 'static {
 
 pub(crate) struct Together<C: Call> {
     database: Arc<Database>,
+    /// So long does a statement wait for calls to gather, where nobody is kept waiting by that.
+    gathers: Duration,
     state: Mutex<State<C>>,
 }
 
@@ -47,9 +49,9 @@ struct State<C: Call> {
 type Reply<C> = oneshot::Sender<Result<<C as Call>::Answer, StoreError>>;
 
 impl<C: Call> Together<C> {
-    pub(super) fn new(database: &Arc<Database>) -> Arc<Self> {
+    pub(super) fn new(database: &Arc<Database>, gathers: Duration) -> Arc<Self> {
         let state = State { waiting: Vec::new(), statements: 0 };
-        Arc::new(Self { database: Arc::clone(database), state: Mutex::new(state) })
+        Arc::new(Self { database: Arc::clone(database), gathers, state: Mutex::new(state) })
     }
 
     /// Makes a call with those that wait. One that nobody waits for any more before it has begun is not made.
@@ -96,6 +98,9 @@ struct Statement<C: Call> {
 impl<C: Call> Statement<C> {
     async fn run(mut self) {
         loop {
+            if !self.together.gathers.is_zero() {
+                sleep(self.together.gathers).await;
+            }
             let (calls, replies): (Vec<C>, Vec<Reply<C>>) = {
                 let mut state = self.together.lock();
                 state.waiting.retain(|(_, reply)| !reply.is_closed());
@@ -184,7 +189,7 @@ mod tests {
     async fn what_comes_while_a_statement_is_under_way_goes_together_and_each_gets_its_own_answer() {
         let Some(database) = cluster::Database::fresh() else { return };
         let pool = DatabaseUrl::parse(&database.url_text()).unwrap().pool();
-        let together = Together::new(&Arc::new(Database { pool, prepared: true.into() }));
+        let together = Together::new(&Arc::new(Database { pool, prepared: true.into() }), Duration::ZERO);
         let (tell, mut told) = mpsc::unbounded_channel();
         let gate = Arc::new(Notify::new());
         let probe = |number, gate| together.call(Probe { number, gate, tell: tell.clone() });
