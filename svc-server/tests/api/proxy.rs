@@ -18,7 +18,7 @@ pub(crate) struct Proxy {
 struct Breaks {
     cut: Mutex<Option<Cut>>,
     delay: Mutex<Duration>,
-    passed: AtomicU32,
+    stored: AtomicU32,
 }
 
 /// Where a connection is to be cut, and whether it was.
@@ -71,9 +71,9 @@ impl Proxy {
         *self.breaks.delay.lock().unwrap() = delay;
     }
 
-    /// How many such commands were said to be complete.
-    pub(crate) fn passed(&self) -> u32 {
-        self.breaks.passed.load(Ordering::SeqCst)
+    /// How many new rows were said to be stored: what goes on beside a request is not counted.
+    pub(crate) fn stored(&self) -> u32 {
+        self.breaks.stored.load(Ordering::SeqCst)
     }
 }
 
@@ -96,7 +96,7 @@ async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, breaks: &Break
         if letter == b'C' && !rest.starts_with(b"SELECT 0") {
             let delay = *breaks.delay.lock().unwrap();
             tokio::time::sleep(delay).await;
-            breaks.passed.fetch_add(1, Ordering::SeqCst);
+            breaks.stored.fetch_add(u32::from(rest.starts_with(b"INSERT")), Ordering::SeqCst);
         }
         to.write_u8(letter).await?;
         to.write_u32(length).await?;
