@@ -7,12 +7,11 @@ use chrono::NaiveDate;
 use rust_decimal::Decimal;
 
 use crate::campo::Campo;
-use crate::draft::Draft;
 use crate::error::Invalid;
 use crate::findings::Findings;
 use crate::json::{Leaf, Leaves};
 use crate::nova_proposta::NovaProposta;
-use crate::policy::{Perfil, Policy};
+use crate::policy::Policy;
 
 /// Collects the fields of a proposal; nothing is judged before [`build`](Self::build).
 ///
@@ -56,10 +55,7 @@ impl NovaPropostaBuilder {
     /// What only the server knows is left to it: its profile, and where webhooks may go. A server that makes proposals
     /// by itself uses [`build_for`](Self::build_for).
     pub fn build(self) -> Result<NovaProposta, Invalid> {
-        let mut findings = Findings::default();
-        let draft = Draft::read(self.leaves, &mut findings);
-        findings.settle(Perfil::Homologacao)?;
-        NovaProposta::assemble(draft, Vec::new())
+        NovaProposta::unjudged(self.leaves, Findings::default())
     }
 
     /// Builds a proposal to be stored: judged as [`NovaProposta::from_json`] judges, avisos included.

@@ -13,7 +13,7 @@ use crate::draft::Draft;
 use crate::error::{Codigo, Invalid, Violacao};
 use crate::findings::Findings;
 use crate::json::{self, Leaves};
-use crate::policy::Policy;
+use crate::policy::{Perfil, Policy};
 use crate::simulacao::Simulacao;
 use crate::texto::IdParceiro;
 use crate::webhook_url::{Standing, WebhookUrl};
@@ -63,6 +63,33 @@ impl NovaProposta {
     pub fn from_json(body: &[u8], policy: &Policy, today: NaiveDate) -> Result<Self, Invalid> {
         let (leaves, findings) = json::read(body, &PROPOSTA)?;
         Self::judged(leaves, findings, policy, today)
+    }
+
+    /// Reads a proposal that is to be sent, as from a partner's own file: checks all that both profiles check, and leaves
+    /// to the service what only that knows, its profile and where webhooks may go.
+    ///
+    /// ```
+    /// use svc_core::NovaProposta;
+    /// let body = br#"{
+    ///     "id_proposta_parceiro": "PARC-12345",
+    ///     "cliente": {"nome": "Ana Exemplo", "cpf": "111.444.777-35", "whatsapp": "5511900000018"},
+    ///     "simulacao": {"valores": {"solicitado": 2000.00}},
+    ///     "webhook_url": "http://127.0.0.1:3000/webhooks/svc"
+    /// }"#;
+    /// assert!(NovaProposta::from_json_to_send(body).is_ok());
+    /// let invalid = NovaProposta::from_json_to_send(b"{}").unwrap_err();
+    /// assert_eq!(invalid.violacoes().len(), 4); // simulacao, webhook_url, cliente, and the id
+    /// ```
+    pub fn from_json_to_send(body: &[u8]) -> Result<Self, Invalid> {
+        let (leaves, findings) = json::read(body, &PROPOSTA)?;
+        Self::unjudged(leaves, findings)
+    }
+
+    /// Leaves through their doors, and past the judge.
+    pub(crate) fn unjudged(leaves: Leaves<'_>, mut findings: Findings) -> Result<Self, Invalid> {
+        let draft = Draft::read(leaves, &mut findings);
+        findings.settle(Perfil::Homologacao)?;
+        Self::assemble(draft, Vec::new())
     }
 
     /// Leaves, whoever brought them, through their doors and before the judge.

@@ -132,6 +132,36 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
+    /// What is usually behind it, for whoever writes the receiver; never for the sender.
+    ///
+    /// ```
+    /// use svc_core::{Header, VerifyError};
+    /// assert!(VerifyError::Mismatch(Header::SvcSignature).hint().contains("raw bytes"));
+    /// ```
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Self::Missing(Header::SvcSignature) => {
+                "the request is not from the service, or a proxy in front takes out headers that it does not know"
+            }
+            Self::Missing(_) => {
+                "a proxy in front takes out some of the webhook-* headers; all three of them belong together, and                  require_timestamp asks for them"
+            }
+            Self::Repeated(_) => "a proxy in front adds headers of its own, or somebody tries what you do with two",
+            Self::Malformed(_) => {
+                "a proxy or framework in front changes header values, or somebody tries what you do with it"
+            }
+            Self::Mismatch(_) => {
+                "verify the raw bytes as they came: a body that was parsed and written again has other bytes although \
+                 it says the same; then the secret: that of this environment, whole, decoded once, and given as whsec_ text \
+                 rather than as raw key bytes with blanks or a line end; while it is rotated, both, with also"
+            }
+            Self::TooOld => {
+                "this machine's clock is ahead, the request waited in a queue, or it is a recorded one sent again"
+            }
+            Self::TooNew => "this machine's clock is behind",
+        }
+    }
+
     /// A stable name for logs and metrics.
     pub const fn code(self) -> &'static str {
         match self {

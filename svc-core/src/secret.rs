@@ -21,6 +21,7 @@ use crate::key::keyed;
 /// assert_eq!(format!("{secret:?}"), "Secret(***)");
 /// assert_eq!(Secret::parse("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap_err(), BadSecret::Prefix);
 /// assert_eq!(Secret::parse("whsec_c2VncmVkbw==").unwrap_err(), BadSecret::Length);
+/// assert_eq!(Secret::parse("\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"").unwrap_err(), BadSecret::Blanks);
 /// ```
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
@@ -32,6 +33,9 @@ pub enum BadSecret {
     /// It does not begin with `whsec_`.
     #[error("webhook secret does not begin with whsec_")]
     Prefix,
+    /// White space or quotes in it, as from a line that was broken or a setting that was quoted.
+    #[error("webhook secret has blanks or quotes in it")]
+    Blanks,
     /// What follows is not standard base64.
     #[error("webhook secret is not base64 behind whsec_")]
     Base64,
@@ -50,7 +54,11 @@ impl Secret {
     /// Reads the written form; white space around it and padding that is missing altogether are forgiven,
     /// nothing else is.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
-        let encoded = text.trim().strip_prefix(Self::PREFIX).ok_or(BadSecret::Prefix)?;
+        let text = text.trim();
+        if text.contains(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'')) {
+            return Err(BadSecret::Blanks);
+        }
+        let encoded = text.strip_prefix(Self::PREFIX).ok_or(BadSecret::Prefix)?;
         if encoded.ends_with('=') && encoded.len() % 4 != 0 {
             return Err(BadSecret::Base64);
         }
