@@ -3,12 +3,15 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 use svc_core::Invalid;
+
+use crate::defaults::MAX_KEPT_BODY_BYTES;
 
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -26,6 +29,9 @@ struct Inner {
     request_id: Option<String>,
     violations: Vec<Violation>,
     raw_body: Bytes,
+    retry_after: Option<Duration>,
+    attempts: u32,
+    retryable: bool,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -45,6 +51,10 @@ pub enum ErrorKind {
     Transport,
     /// The server answered with an error.
     Api,
+    /// The proposal stands in the way of the request, and the same request will never succeed (409):
+    /// `id_proposta_parceiro_em_uso` for another proposal under the same id, `proposta_ja_respondida` for the other
+    /// answer, `proposta_sem_resposta` for a webhook that there is not yet.
+    Conflict,
     /// The server accepted, and its answer cannot be read.
     Decode,
 }
@@ -91,8 +101,16 @@ impl Error {
             request_id: None,
             violations: Vec::new(),
             raw_body: Bytes::new(),
+            retry_after: None,
+            attempts: 0,
+            retryable: false,
             cause: None,
         }))
+    }
+
+    /// What the caller has to put right; nothing was sent.
+    pub(crate) fn config(why: &'static str) -> Self {
+        Self::new(ErrorKind::Config, Outcome::NotSent).because(why)
     }
 
     pub(crate) fn because(mut self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -109,12 +127,36 @@ impl Error {
         let violations = violations.into_iter().flatten().filter_map(|item| Violation::deserialize(item).ok());
         let request_id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
         let mut error = Self::new(kind, outcome);
-        error.0.status = Some(answer.status());
+        let status = answer.status();
+        error.0.retryable = outcome != Outcome::Accepted
+            && (status.is_server_error()
+                || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS));
+        error.0.status = Some(status);
         error.0.code = code;
         error.0.violations = violations.collect();
         error.0.request_id = request_id;
         error.0.raw_body = answer.body().slice(..answer.body().len().min(MAX_KEPT_BODY_BYTES));
         error
+    }
+
+    /// What passes by itself, perhaps.
+    pub(crate) fn passing(mut self) -> Self {
+        self.0.retryable = true;
+        self
+    }
+
+    pub(crate) fn after(mut self, wait: Option<Duration>) -> Self {
+        self.0.retry_after = wait;
+        self
+    }
+
+    /// Puts in what the whole call knows: how often it was tried, and by which id the service may know it.
+    pub(crate) fn of_call(mut self, attempts: u32, request_id: &str) -> Self {
+        self.0.attempts = attempts;
+        if self.0.request_id.is_none() && attempts > 0 && !request_id.is_empty() {
+            self.0.request_id = Some(request_id.to_owned());
+        }
+        self
     }
 
     /// The same, of a request that was only to prepare another: that one did not go out.
@@ -148,9 +190,29 @@ impl Error {
         &self.0.violations
     }
 
-    /// The server's id of the request, to be told to whoever operates it.
+    /// The id of the request in the service's log, to be told to whoever operates it: the service's own, or, where there
+    /// was no answer, the one that it was sent.
     pub fn request_id(&self) -> Option<&str> {
         self.0.request_id.as_deref()
+    }
+
+    /// How long the service asked to wait, if it did (`Retry-After`).
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// How often the call was tried; 0 if a check before sending stopped it.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// Whether the same call may succeed later: the service was away or busy, or a connection broke. What is wrong with
+    /// the request, the credentials or a certificate does not pass by itself.
+    ///
+    /// This is about the fault. Whether a second call may do harm is what [`outcome`](Self::outcome) tells: posting the
+    /// **same** `id_proposta_parceiro` again never does where the service keeps the promise of C9.
+    pub fn is_retryable(&self) -> bool {
+        self.0.retryable
     }
 
     /// The beginning of the answer's body, at most 8 KiB.
@@ -158,9 +220,6 @@ impl Error {
         &self.0.raw_body
     }
 }
-
-/// Of an error's body this much is kept.
-pub const MAX_KEPT_BODY_BYTES: usize = 8 * 1024;
 
 /// A proposal that does not pass the checks which every server makes.
 impl From<Invalid> for Error {
@@ -189,6 +248,7 @@ impl fmt::Display for Error {
             ErrorKind::Timeout => "the service did not answer in time",
             ErrorKind::Transport => "the connection to the service broke",
             ErrorKind::Api => "the service answered with an error",
+            ErrorKind::Conflict => "the proposal's state or its id stands in the way",
             ErrorKind::Decode => "the service's answer cannot be read",
         })?;
         if let Some(status) = self.0.status {
@@ -225,6 +285,9 @@ impl fmt::Debug for Error {
             .field("code", &self.0.code)
             .field("request_id", &self.0.request_id)
             .field("violations", &self.0.violations)
+            .field("retry_after", &self.0.retry_after)
+            .field("attempts", &self.0.attempts)
+            .field("retryable", &self.0.retryable)
             .field("cause", &self.0.cause)
             .finish()
     }

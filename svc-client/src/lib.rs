@@ -39,25 +39,48 @@ pub mod webhook;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "client")]
-pub use client::{
-    ATTEMPT_TIMEOUT, Answer, CONNECT_TIMEOUT, Client, ClientBuilder, LOGIN_TIMEOUT, MAX_ANSWER_BYTES,
-    MAX_IDLE_PER_HOST, POOL_IDLE_TIMEOUT,
-};
+pub use client::Client;
 
+#[cfg(feature = "client")]
+mod builder;
+#[cfg(feature = "client")]
+pub mod defaults;
+#[cfg(feature = "client")]
+mod secret;
+#[cfg(feature = "client")]
+pub use builder::ClientBuilder;
+#[cfg(feature = "client")]
+pub use secret::ClientSecret;
+
+#[cfg(feature = "client")]
+mod answer;
 #[cfg(feature = "client")]
 mod error;
 #[cfg(feature = "client")]
-pub use error::{Error, ErrorKind, MAX_KEPT_BODY_BYTES, Outcome, Result, Violation};
+pub mod retry;
+#[cfg(feature = "client")]
+pub use answer::Answer;
+#[cfg(feature = "client")]
+pub use error::{Error, ErrorKind, Outcome, Result, Violation};
 
+#[cfg(feature = "client")]
+mod clock;
+#[cfg(feature = "client")]
+pub mod transport;
+#[cfg(feature = "client")]
+pub use clock::Clock;
+
+#[cfg(feature = "client")]
+mod call;
+#[cfg(feature = "client")]
+mod network;
+#[cfg(feature = "client")]
+mod span;
 #[cfg(feature = "client")]
 mod token;
-#[cfg(feature = "client")]
-pub use token::SHARED_FAILURE;
-#[cfg(feature = "client")]
-mod transport;
 
 pub use svc_core::{
-    Acao, Cliente, Codigo, Confirmacao, Cpf, Dados, Data, Decimal, IdParceiro, Invalid, Nome, NovaProposta,
-    NovaPropostaBuilder, Parcelas, Prazos, PropostaId, PropostaRecebida, Simulacao, Taxa, Taxas, Valor, ValorPositivo,
-    Valores, Violacao, WebhookUrl, Whatsapp,
+    Acao, Aviso, Cliente, Codigo, Confirmacao, Cpf, Dados, Data, Decimal, IdParceiro, Invalid, Nome, NovaProposta,
+    NovaPropostaBuilder, Parcelas, Prazos, PropostaId, PropostaRecebida, Simulacao, Situacao, SituacaoMensagem,
+    SituacaoTentativa, SituacaoWebhook, Taxa, Taxas, Valor, ValorPositivo, Valores, Violacao, WebhookUrl, Whatsapp,
 };

@@ -1,88 +1,143 @@
-//! One HTTP exchange: a request out, its answer in, within a deadline and a cap. The only file that knows reqwest.
+//! How a request gets to the service and its answer back: a trait, so that the HTTP library is the user's choice.
 
-use std::time::Duration;
+use std::error::Error as StdError;
+use std::fmt;
+use std::pin::Pin;
 
-use bytes::{Bytes, BytesMut};
-use reqwest::redirect::Policy;
-use tokio::time::{Instant, timeout_at};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 
-use crate::client::{CONNECT_TIMEOUT, MAX_ANSWER_BYTES, MAX_IDLE_PER_HOST, POOL_IDLE_TIMEOUT};
-use crate::error::{Error, ErrorKind, Outcome};
+/// Sends requests. Deadlines, retries, tokens and the cap on answers are the client's; a transport only sends.
+///
+/// It must follow no redirects, and must not send a request a second time by itself once bytes of it went out.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use svc_client::Client;
+/// use svc_client::transport::{Body, SendError, Transport};
+///
+/// /// Answers everything by itself, as a unit test may want it.
+/// struct Nobody;
+///
+/// impl Transport for Nobody {
+///     async fn send(&self, _request: Request<Bytes>) -> Result<Response<Body>, SendError> {
+///         Err(SendError::not_sent("nobody is there"))
+///     }
+/// }
+///
+/// let client = Client::builder("https://propostas.example.com", "parceiro", "segredo").transport(Nobody).build();
+/// assert!(client.is_ok());
+/// ```
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a request; completes when the answer's headers are there.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] says whether bytes of the request may have reached the service: everything hangs on that.
+    fn send(&self, request: Request<Bytes>) -> impl Future<Output = Result<Response<Body>, SendError>> + Send;
+}
 
-#[derive(Debug)]
-pub(crate) struct Transport(reqwest::Client);
+/// The body of an answer, on its way.
+pub struct Body(UnsyncBoxBody<Bytes, Box<dyn StdError + Send + Sync>>);
 
-impl Transport {
-    /// No redirects, no proxy, no cookies: what the service answers comes from the service.
-    pub(crate) fn new() -> Result<Self, Error> {
-        let builder = reqwest::Client::builder()
-            .user_agent(concat!("svc-client/", env!("CARGO_PKG_VERSION")))
-            .redirect(Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .pool_max_idle_per_host(MAX_IDLE_PER_HOST);
-        // It fails where the machine has no certificate authorities.
-        builder
-            .build()
-            .map(Self)
-            .map_err(|error| Error::new(ErrorKind::Config, Outcome::NotSent).because(error.without_url()))
+impl Body {
+    /// Takes any body of the `http-body` crate, such as hyper's and reqwest's.
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
+    {
+        Self(body.map_err(Into::into).boxed_unsync())
     }
 
-    /// Sends a request and reads its answer. An answer whose body breaks off, stalls or is too long keeps its status:
-    /// that tells what became of the request.
-    pub(crate) async fn exchange(&self, request: http::Request<Bytes>, deadline: Duration) -> Result<Exchanged, Error> {
-        let deadline = Instant::now() + deadline;
-        let config =
-            |error: reqwest::Error| Error::new(ErrorKind::Config, Outcome::NotSent).because(error.without_url());
-        let request = reqwest::Request::try_from(request).map_err(config)?;
-        let mut answer = match timeout_at(deadline, self.0.execute(request)).await {
-            Ok(answer) => answer.map_err(sort)?,
-            Err(elapsed) => return Err(Error::new(ErrorKind::Timeout, Outcome::Unknown).because(elapsed)),
-        };
-        let mut body = BytesMut::new();
-        let fault = loop {
-            match timeout_at(deadline, answer.chunk()).await {
-                Ok(Ok(Some(chunk))) if body.len() + chunk.len() > MAX_ANSWER_BYTES => break Some(BodyFault::TooLong),
-                Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
-                Ok(Ok(None)) => break None,
-                Ok(Err(_)) => break Some(BodyFault::BrokeOff),
-                Err(_) => break Some(BodyFault::Late),
+    /// The next piece of it; `None` at its end.
+    pub(crate) async fn chunk(&mut self) -> Option<Result<Bytes, Box<dyn StdError + Send + Sync>>> {
+        loop {
+            match self.0.frame().await? {
+                Ok(frame) => match frame.into_data() {
+                    Ok(data) => return Some(Ok(data)),
+                    Err(_trailers) => {}
+                },
+                Err(error) => return Some(Err(error)),
             }
-        };
-        let mut response = http::Response::new(body.freeze());
-        *response.status_mut() = answer.status();
-        *response.headers_mut() = std::mem::take(answer.headers_mut());
-        Ok(Exchanged { response, fault })
+        }
     }
 }
 
-/// An answer, and what was wrong with its body, if anything was.
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(Full::new(bytes))
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Body")
+    }
+}
+
+/// Why there is no answer.
 #[derive(Debug)]
-pub(crate) struct Exchanged {
-    pub(crate) response: http::Response<Bytes>,
-    pub(crate) fault: Option<BodyFault>,
+pub struct SendError {
+    pub(crate) kind: SendErrorKind,
+    pub(crate) cause: Box<dyn StdError + Send + Sync>,
 }
 
-/// Why a body is not whole.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(crate) enum BodyFault {
-    #[error("answer is longer than 1 MiB")]
-    TooLong,
-    #[error("answer broke off")]
-    BrokeOff,
-    #[error("answer did not end in time")]
-    Late,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendErrorKind {
+    NotSent,
+    Certificate,
+    Broken,
 }
 
-/// The kind of a failure, and what it says of the request. Its text could hold the URL, which is left out.
-fn sort(error: reqwest::Error) -> Error {
-    let (kind, outcome) = if error.is_connect() {
-        (ErrorKind::Connect, Outcome::NotSent)
-    } else if error.is_timeout() {
-        (ErrorKind::Timeout, Outcome::Unknown)
-    } else {
-        (ErrorKind::Transport, Outcome::Unknown)
-    };
-    Error::new(kind, outcome).because(error.without_url())
+impl SendError {
+    /// No connection came about, and no byte of the request went out. It is tried again.
+    pub fn not_sent(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { kind: SendErrorKind::NotSent, cause: cause.into() }
+    }
+
+    /// The same, because a certificate is wrong. It is not tried again: that does not pass by itself.
+    pub fn certificate(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { kind: SendErrorKind::Certificate, cause: cause.into() }
+    }
+
+    /// The connection broke after bytes of the request may have gone out. What became of it is unknown.
+    pub fn broken(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self { kind: SendErrorKind::Broken, cause: cause.into() }
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            SendErrorKind::NotSent => "no connection",
+            SendErrorKind::Certificate => "certificate is not trusted",
+            SendErrorKind::Broken => "connection broke",
+        })
+    }
+}
+
+impl StdError for SendError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.cause)
+    }
+}
+
+/// Any transport behind a pointer.
+pub(crate) trait AnyTransport: Send + Sync {
+    fn send_boxed(
+        &self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send + '_>>;
+}
+
+impl<T: Transport> AnyTransport for T {
+    fn send_boxed(
+        &self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Body>, SendError>> + Send + '_>> {
+        Box::pin(self.send(request))
+    }
 }

@@ -6,40 +6,23 @@
 use std::ops::Deref;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use svc_core::{BadNotificacao, Received, Verifier as Core};
+use svc_core::{BadNotificacao, Verifier as Core};
 
-pub use svc_core::{BadSecret, Resposta, Secret, VerifyError};
+pub use svc_core::{BadSecret, Header, Received, Resposta, Secret, VerifyError};
 
-/// The headers of a request, in whatever form a framework has them.
-///
-/// Implemented for [`http::HeaderMap`], and for slices and vectors of pairs, so that another version of `http` locks
-/// nobody out.
-pub trait Headers {
-    /// Picks the four headers of a notification.
-    ///
-    /// # Errors
-    ///
-    /// [`VerifyError::Repeated`] where one of them comes twice with different values.
-    fn received(&self) -> Result<Received<'_>, VerifyError>;
-}
+mod deduper;
+#[cfg(feature = "axum")]
+mod extract;
+mod headers;
+mod testing;
+pub use deduper::{Deduper, MemoryDeduper, REMEMBERED};
+#[cfg(feature = "axum")]
+pub use extract::{MAX_BODY_BYTES, SignedNotificacao, SignedNotificacaoRejection};
+pub use headers::Headers;
+pub use testing::sign_for_test;
 
-impl Headers for http::HeaderMap {
-    fn received(&self) -> Result<Received<'_>, VerifyError> {
-        Received::from_pairs(self.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
-    }
-}
-
-impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for [(N, V)] {
-    fn received(&self) -> Result<Received<'_>, VerifyError> {
-        Received::from_pairs(self.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
-    }
-}
-
-impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
-    fn received(&self) -> Result<Received<'_>, VerifyError> {
-        self.as_slice().received()
-    }
-}
+/// How far a delivery's timestamp may lie from this machine's clock (C30).
+pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(svc_core::DEFAULT_TOLERANCE_SECONDS);
 
 /// Verifies notifications, under any of the live secrets.
 ///
@@ -51,11 +34,11 @@ impl<N: AsRef<str>, V: AsRef<[u8]>> Headers for Vec<(N, V)> {
 /// # let signer = svc_core::Signer::new(&Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap());
 /// # let signature = signer.svc_signature(body);
 /// let headers = [("x-svc-signature", signature.as_str())];
-/// let notificacao = verifier.parse(&headers[..], body).unwrap();
+/// let notificacao = verifier.parse(&headers, body).unwrap();
 /// assert_eq!(notificacao.status, Resposta::Aceito);
 ///
 /// let altered = body.map(|byte| if byte == b'1' { b'2' } else { byte });
-/// assert!(matches!(verifier.parse(&headers[..], &altered), Err(ParseError::Verify(VerifyError::Mismatch(_)))));
+/// assert!(matches!(verifier.parse(&headers, &altered), Err(ParseError::Verify(VerifyError::Mismatch(_)))));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Verifier(Core);
@@ -73,6 +56,29 @@ impl Notificacao {
     /// Standard Webhooks headers; each proposal has one event, so its id serves as well.
     pub fn event_id(&self) -> Option<&str> {
         self.event_id.as_deref()
+    }
+
+    /// What to recognise a repetition by. It is the proposal's id for its one event, with headers or without, so that a
+    /// recorded delivery does not become another by leaving them out; and the event's id for any event of another kind.
+    ///
+    /// ```
+    /// # use std::time::SystemTime;
+    /// # use svc_client::webhook::{Secret, Verifier, sign_for_test};
+    /// # let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    /// # let verifier = Verifier::new(&secret);
+    /// # let body = br#"{"id_proposta_svc":"s","id_proposta_parceiro":"P-1","status":"ACEITO","timestamp":"2026-11-27T20:31:44.000Z"}"#;
+    /// # let headers = sign_for_test(&secret, body, SystemTime::now());
+    /// let first = verifier.parse(&headers, body).unwrap();
+    /// let stripped = verifier.parse(&headers[..1], body).unwrap(); // x-svc-signature alone
+    /// assert_eq!(first.event_id(), Some("evt_s"));
+    /// assert_eq!(stripped.event_id(), None);
+    /// assert_eq!(first.dedup_key(), stripped.dedup_key());
+    /// ```
+    pub fn dedup_key(&self) -> &str {
+        match self.event_id() {
+            Some(id) if id.strip_prefix("evt_") != Some(&self.body.id_proposta_svc) => id,
+            _ => &self.body.id_proposta_svc,
+        }
     }
 
     /// When this attempt was made, to the second, if the headers say so.
@@ -113,10 +119,11 @@ impl Verifier {
         Self(self.0.also(previous))
     }
 
-    /// Sets how far a delivery's timestamp may lie from this machine's clock, in seconds; 300 unless set.
+    /// Sets how far a delivery's timestamp may lie from this machine's clock; [`DEFAULT_TOLERANCE`] unless set. Nothing
+    /// asks for the very second, and switches nothing off.
     #[must_use]
-    pub fn tolerance(self, seconds: u64) -> Self {
-        Self(self.0.tolerance(seconds))
+    pub fn tolerance(self, tolerance: Duration) -> Self {
+        Self(self.0.tolerance(tolerance.as_secs()))
     }
 
     /// Refuses deliveries without a signed timestamp, which a recorded one could be without.
@@ -155,7 +162,21 @@ impl Verifier {
     ///
     /// [`ParseError::Verify`] as [`verify`](Self::verify); [`ParseError::Body`] for a body that is no notification.
     pub fn parse(&self, headers: &(impl Headers + ?Sized), body: &[u8]) -> Result<Notificacao, ParseError> {
-        self.verify(headers, body)?;
+        self.parse_at(headers, body, SystemTime::now())
+    }
+
+    /// The same by another clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn parse_at(
+        &self,
+        headers: &(impl Headers + ?Sized),
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<Notificacao, ParseError> {
+        self.verify_at(headers, body, now)?;
         let received = headers.received()?;
         let text = |value: Option<&[u8]>| Some(str::from_utf8(value?.trim_ascii()).ok()?.to_owned());
         let seconds = text(received.timestamp).and_then(|seconds| seconds.parse().ok());
@@ -173,6 +194,14 @@ impl ParseError {
         match self {
             Self::Verify(error) => error.code(),
             Self::Body(_) => "body_malformed",
+        }
+    }
+
+    /// What is usually behind it, for whoever writes the receiver; never for the sender.
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Self::Verify(error) => error.hint(),
+            Self::Body(_) => "the service signed it, and this version cannot read it: look for a newer one",
         }
     }
 }

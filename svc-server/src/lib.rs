@@ -51,6 +51,9 @@ pub use settings::{BadSetting, LogFormat, SETTINGS, Setting, Settings};
 mod server;
 pub use server::run;
 
+#[cfg(feature = "fake")]
+pub mod fake;
+
 mod app;
 mod auth;
 mod bounds;

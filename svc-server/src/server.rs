@@ -76,13 +76,28 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The listener's address cannot be read; the database refuses this server, or its schema is newer; or a fault of ours ended
 /// the delivery of webhooks or messages. A database that is away ends nothing, and nothing that a client does ends a server.
 pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let metrics = config.metrics.take();
+    let app = prepare(&listener, config).await?;
+    work(app, listener, metrics, shutdown).await
+}
+
+/// A server before its first request.
+pub(crate) async fn prepare(listener: &TcpListener, config: Config) -> io::Result<Arc<App>> {
     let base_url = match &config.base_url {
         Some(base_url) => base_url.clone(),
         None => format!("http://{}", listener.local_addr()?),
     };
-    let metrics = config.metrics.take();
     let store = open(&config).await?;
-    let app = Arc::new(App::new(config, store, &base_url));
+    Ok(Arc::new(App::new(config, store, &base_url)))
+}
+
+/// Its life after that.
+pub(crate) async fn work(
+    app: Arc<App>,
+    listener: TcpListener,
+    metrics: Option<TcpListener>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let (stop, stopped) = watch::channel(None);
     // All of it ends with this future, however that ends.
     let mut work = JoinSet::new();

@@ -1,0 +1,104 @@
+//! The transport that comes with the crate. The only file that knows reqwest.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use reqwest::redirect::Policy;
+
+use crate::defaults::{CONNECT_TIMEOUT, POOL_IDLE_TIMEOUT, POOL_MAX_IDLE};
+use crate::error::{Error, ErrorKind, Outcome};
+use crate::transport::{Body, SendError, Transport};
+
+/// Settings of the connections.
+#[derive(Clone)]
+pub(crate) struct NetworkSettings {
+    pub(crate) connect_timeout: Duration,
+    pub(crate) pool_idle_timeout: Duration,
+    pub(crate) pool_max_idle: usize,
+    /// Its URL, which can hold a password.
+    pub(crate) proxy: Option<String>,
+    #[cfg(feature = "system-proxy")]
+    pub(crate) system_proxy: bool,
+}
+
+impl Default for NetworkSettings {
+    fn default() -> Self {
+        Self {
+            connect_timeout: CONNECT_TIMEOUT,
+            pool_idle_timeout: POOL_IDLE_TIMEOUT,
+            pool_max_idle: POOL_MAX_IDLE,
+            proxy: None,
+            #[cfg(feature = "system-proxy")]
+            system_proxy: false,
+        }
+    }
+}
+
+pub(crate) struct Network(reqwest::Client);
+
+impl Network {
+    /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service.
+    pub(crate) fn new(settings: NetworkSettings) -> Result<Self, Error> {
+        let mut builder = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .connect_timeout(settings.connect_timeout)
+            .pool_idle_timeout(settings.pool_idle_timeout)
+            .pool_max_idle_per_host(settings.pool_max_idle);
+        #[cfg(feature = "system-proxy")]
+        let from_system = settings.system_proxy;
+        #[cfg(not(feature = "system-proxy"))]
+        let from_system = false;
+        if !from_system {
+            builder = builder.no_proxy();
+        }
+        if let Some(url) = settings.proxy {
+            // Not as its cause, which would quote it.
+            let proxy = reqwest::Proxy::all(url).map_err(|_| Error::config("proxy is no URL"))?;
+            builder = builder.proxy(proxy);
+        }
+        // Where a build has both, the one that needs nothing of the machine.
+        #[cfg(feature = "rustls")]
+        let builder = builder.tls_backend_rustls();
+        builder.build().map(Self).map_err(|error| {
+            let error = error.without_url();
+            Error::new(ErrorKind::Config, Outcome::NotSent).because(format!(
+                "TLS cannot be set up; are there certificate authorities on this machine? {}",
+                chain(&error)
+            ))
+        })
+    }
+}
+
+impl Transport for Network {
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, SendError> {
+        let request = reqwest::Request::try_from(request).map_err(|error| SendError::not_sent(error.without_url()))?;
+        let answer = self.0.execute(request).await.map_err(sort)?;
+        Ok(Response::<reqwest::Body>::from(answer).map(Body::new))
+    }
+}
+
+/// Whether anything went out before it failed. Its text could hold the URL, which is left out.
+fn sort(error: reqwest::Error) -> SendError {
+    let is_connect = error.is_connect();
+    let error = error.without_url();
+    if !is_connect {
+        SendError::broken(error)
+    } else if chain(&error).to_lowercase().contains("certificate") {
+        // Each TLS library has its own type for it, and all of them this word.
+        SendError::certificate(error)
+    } else {
+        SendError::not_sent(error)
+    }
+}
+
+/// An error and all that is behind it.
+fn chain(error: &dyn StdError) -> String {
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
