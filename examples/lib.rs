@@ -2,5 +2,4 @@
 
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../svc-core/README.md")]
-#[doc = include_str!("../svc-client/README.md")]
 mod readmes {}

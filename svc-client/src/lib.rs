@@ -1,40 +1,16 @@
-#![cfg_attr(not(feature = "client"), doc = "Without the feature `client`: the types and the webhook check.")]
 //! Partner SDK of the Loan Proposal Partner Service.
-//!
-//! A partner logs in, posts a loan proposal, and is told by a signed webhook what the end customer answered. Five lines to
-//! send, one to believe:
-//!
-#![cfg_attr(feature = "client", doc = "```no_run")]
-#![cfg_attr(not(feature = "client"), doc = "```ignore")]
-//! use svc_client::{Client, NovaProposta};
-//!
-//! # async fn example() -> svc_client::Result<()> {
-//! let client = Client::builder("https://propostas.example.com", "parceiro", "segredo").build()?;
-//! let proposta = NovaProposta::builder("PARC-12345")
-//!     .nome("João da Silva Exemplo")
-//!     .cpf("111.444.777-35")
-//!     .whatsapp("5511900000018")
-//!     .solicitado(2_000)
-//!     .webhook_url("https://parceiro.example.com/webhooks/svc")
-//!     .build()?;
-//! let answer = client.create_proposta(&proposta).await?;
-//! println!("{}", answer.id_proposta_svc);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! In the receiver, one [`webhook::Verifier`] at start and one [`parse`](webhook::Verifier::parse) a request.
-//!
-//! On an error, [`Error::outcome`] tells what became of the proposal: after [`Outcome::Unknown`] post the **same**
-//! `id_proposta_parceiro` again; a server that keeps the promise of C9 then answers with the first id.
-//!
-//! Numbers such as C9 name decisions; see [`svc_core::decisions`].
-//!
-//! # What is absent
-//!
-//! Retries, for now: each call is one request, and at most one login before it.
+#![cfg_attr(
+    not(feature = "client"),
+    doc = "\nWithout the feature `client`: the types and the webhook check, see [`webhook`]."
+)]
+#![cfg_attr(feature = "client", doc = include_str!("page.md"))]
 
 pub mod webhook;
+
+#[cfg(feature = "client")]
+pub mod recipes {
+    #![doc = include_str!("../RECIPES.md")]
+}
 
 #[cfg(feature = "client")]
 mod client;
@@ -84,3 +60,9 @@ pub use svc_core::{
     NovaPropostaBuilder, Parcelas, Prazos, PropostaId, PropostaRecebida, Simulacao, Situacao, SituacaoMensagem,
     SituacaoTentativa, SituacaoWebhook, Taxa, Taxas, Valor, ValorPositivo, Valores, Violacao, WebhookUrl, Whatsapp,
 };
+
+/// The READMEs' Rust is compiled with the tests.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../README.pt-BR.md")]
+mod readmes {}

@@ -1,5 +1,7 @@
 //! The SDK against the fake server, over TCP: one binary, by what it shows.
 
+#[cfg(any(feature = "rustls", feature = "native-tls"))]
+mod certificates;
 #[cfg(feature = "axum")]
 mod extractor;
 mod login;
