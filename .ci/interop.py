@@ -1,4 +1,5 @@
-"""A delivery of the running server is believed, unchanged, by the npm package standardwebhooks and by Python alone."""
+"""A delivery of the running server is believed, unchanged, by Python alone and by the packages standardwebhooks of PyPI and
+npm."""
 
 import base64
 import hashlib
@@ -7,6 +8,7 @@ import json
 import os
 import subprocess
 import tempfile
+import venv
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from service import ROOT, SECRET, Service
@@ -40,6 +42,33 @@ def python_alone(service):
     assert list(body) == ["id_proposta_svc", "id_proposta_parceiro", "status", "timestamp"]
     assert (body["id_proposta_svc"], body["id_proposta_parceiro"], body["status"]) == (created, "ação/python", "ACEITO")
     print("believed by Python's standard library")
+    python_package(server)
+
+
+PYTHON = """
+import json, sys
+from standardwebhooks import Webhook
+secret, headers, body = json.load(sys.stdin)
+Webhook(secret).verify(body, headers)
+try:
+    Webhook(secret).verify(body + " ", headers)
+    sys.exit("an altered body was believed")
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def python_package(server):
+    folder = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "standardwebhooks-1.0.1")
+    python = os.path.join(folder, "bin", "python")
+    if not os.path.exists(os.path.join(folder, "installed")):
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "standardwebhooks==1.0.1"], check=True)
+        open(os.path.join(folder, "installed"), "w", encoding="utf-8").close()
+    delivery = json.dumps([SECRET, dict(server.headers.items()), server.body.decode()])
+    done = subprocess.run([python, "-c", PYTHON], input=delivery, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "WebhookVerificationError"), done.stdout + done.stderr
+    print("believed by the Python package standardwebhooks")
 
 
 NODE = """

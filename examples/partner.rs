@@ -63,14 +63,14 @@ pub(crate) async fn create(client: &Client, proposta: &NovaProposta) -> Result<S
             let found = client.proposta_by_partner_id(proposta.id_proposta_parceiro().as_str()).await;
             match found {
                 Ok(found) => Ok(found.into_body().id_proposta_svc),
-                // It never arrived. The next run posts it again, under the same id.
+                // Not found is no proof: it may still be on its way. The next run posts it again, under the same id.
                 Err(_) => Err(error),
             }
         }
         // Refused, or not even sent: nothing happened at the service, and the error says what to put right.
         _ => {
             for violation in error.violations() {
-                eprintln!("{}: {} ({})", violation.pointer, violation.reason, violation.code);
+                eprintln!("{}: {} ({})", violation.propriedade, violation.razao, violation.codigo);
             }
             if error.kind() == ErrorKind::Conflict {
                 eprintln!("this id_proposta_parceiro belongs to another proposal; number yours anew");

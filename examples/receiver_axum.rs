@@ -10,7 +10,7 @@ use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use svc_client::webhook::{
-    Deduper, MemoryDeduper, Resposta, Secret, SignedNotificacao, SignedNotificacaoRejection, Verifier,
+    Claim, Deduper, MemoryDeduper, Resposta, Secret, SignedNotificacao, SignedNotificacaoRejection, Verifier,
 };
 use tokio::net::TcpListener;
 
@@ -53,16 +53,19 @@ async fn receive(
         }
     };
     // It comes until we answer 2xx, so the same one can come again.
-    match receiver.seen.claim(notificacao.dedup_key(), SystemTime::now()).await {
-        Ok(true) => {}
-        Ok(false) => return StatusCode::NO_CONTENT,
+    let key = notificacao.dedup_key();
+    match receiver.seen.claim(key, SystemTime::now()).await {
+        Ok(Claim::New) => {}
+        Ok(Claim::InProgress) => return StatusCode::SERVICE_UNAVAILABLE,
+        Ok(Claim::Done) => return StatusCode::NO_CONTENT,
     }
-    // Here it is stored, before it is answered. What fails here gives the claim back: `receiver.seen.release(…)`, and 503.
+    // Here it is stored, before it is answered. If that fails: `receiver.seen.release(key)`, and 503.
     match &notificacao.status {
         Resposta::Aceito => println!("{} is accepted", notificacao.id_proposta_parceiro),
         Resposta::Recusado => println!("{} is refused", notificacao.id_proposta_parceiro),
         // A later service may know more than this program: keep the word, and look at it.
         other => println!("{} is {other}", notificacao.id_proposta_parceiro),
     }
+    let Ok(()) = receiver.seen.done(key, SystemTime::now()).await;
     StatusCode::NO_CONTENT
 }

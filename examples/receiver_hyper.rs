@@ -4,13 +4,14 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use svc_client::webhook::{ParseError, Secret, Verifier};
 use tokio::net::TcpListener;
 
@@ -25,11 +26,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(address).await?;
     println!("notifications to http://{}/webhooks/svc", listener.local_addr()?);
     loop {
-        let (stream, _) = listener.accept().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // One caller's broken connection, or no descriptor left: neither is a reason to stop.
+            Err(error) => {
+                eprintln!("accept: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
         let verifier = Arc::clone(&verifier);
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(Arc::clone(&verifier), request));
-            if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
+            // With a timer, so that a connection on which nothing comes ends after half a minute.
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+            if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
                 eprintln!("connection: {error}");
             }
         });
@@ -50,7 +62,8 @@ async fn receive(verifier: &Verifier, request: Request<Incoming>) -> StatusCode 
     // The raw bytes: a body that was parsed and written again has other bytes, and no signature.
     let body = match Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
-        Err(_) => return StatusCode::PAYLOAD_TOO_LARGE,
+        Err(error) if error.is::<LengthLimitError>() => return StatusCode::PAYLOAD_TOO_LARGE,
+        Err(_) => return StatusCode::BAD_REQUEST,
     };
     match verifier.parse(&head.headers, &body) {
         Ok(notificacao) => {

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use svc_client::webhook::{Secret, Verifier};
+use svc_client::webhook::{ParseError, Secret, Verifier};
 use warp::Filter;
 use warp::http::{HeaderMap, StatusCode};
 use warp::hyper::body::Bytes;
@@ -39,7 +39,7 @@ fn receive(verifier: &Verifier, headers: &HeaderMap, body: &[u8]) -> StatusCode 
         }
         Err(error) => {
             eprintln!("refused, {}: {error}", error.code());
-            StatusCode::UNAUTHORIZED
+            if matches!(error, ParseError::Body(_)) { StatusCode::BAD_REQUEST } else { StatusCode::UNAUTHORIZED }
         }
     }
 }

@@ -83,9 +83,16 @@ impl ClientBuilder {
 
     /// Begins with what the environment says: `SVC_BASE_URL`, `SVC_CLIENT_ID`, `SVC_CLIENT_SECRET`.
     ///
+    /// ```no_run
+    /// # fn main() -> svc_client::Result<()> {
+    /// let client = svc_client::ClientBuilder::from_env()?.app_name("financeira/1.0").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config), its source names the variable that is missing, empty or no UTF-8.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the variable that is missing, empty or no UTF-8.
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| env::var_os(name))
     }
@@ -263,8 +270,12 @@ impl ClientBuilder {
 fn check(base_url: &str, allow_http: bool) -> Result<()> {
     let uri: Uri = base_url.parse().map_err(|_| Error::config("base URL is no URL"))?;
     let host = uri.host().ok_or_else(|| Error::config("base URL has no host"))?;
-    if uri.query().is_some() || uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Error::config("base URL has a query or credentials"));
+    // A fragment is dropped by the parser, and everything behind it with it.
+    if base_url.contains('#')
+        || uri.query().is_some()
+        || uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(Error::config("base URL has a query, a fragment or credentials"));
     }
     match uri.scheme_str() {
         Some("https") => Ok(()),
@@ -293,8 +304,6 @@ const CLIENT_SECRET: &str = "SVC_CLIENT_SECRET";
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::*;
 
     #[test]
@@ -308,9 +317,9 @@ mod tests {
         };
         assert!(with("", None).unwrap().build().is_ok());
         for (name, _) in values {
-            let why = |value| with(name, value).unwrap_err().source().unwrap().to_string();
-            assert_eq!(why(None), format!("{name} is not set"));
-            assert_eq!(why(Some("")), format!("{name} is empty"));
+            let why = |value| with(name, value).unwrap_err().to_string();
+            assert_eq!(why(None), format!("request was not sent: {name} is not set"));
+            assert_eq!(why(Some("")), format!("request was not sent: {name} is empty"));
         }
     }
 }

@@ -29,15 +29,18 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// Whether it needs a token.
     pub(crate) authorized: bool,
-    /// Whether it may be made again when nobody knows what became of it.
-    pub(crate) repeatable: Repeatable,
+    pub(crate) effect: Effect,
 }
 
+/// What a call changes at the service, and so whether it may be made again when nobody knows what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeatable {
-    Always,
-    /// Under the service's promise only (C9).
-    IfPromised,
+pub(crate) enum Effect {
+    /// Nothing.
+    None,
+    /// Something that twice is as once.
+    Harmless,
+    /// A proposal comes to be: again under the service's promise only (C9).
+    Creates,
 }
 
 /// What all calls of a client share.
@@ -89,28 +92,43 @@ impl Caller {
     pub(crate) async fn call<T: DeserializeOwned>(&self, call: &Call) -> Result<Answer<T>> {
         let request_id = new_request_id();
         let end = self.begin();
-        let (mut number, mut refused) = (1, None);
+        let (mut number, mut refused, mut unknown) = (1, None, None);
         loop {
             let attempt = Attempt { number, request_id: &request_id, end };
-            let Failed { error, token } = match self.attempt::<T>(call, refused.as_ref(), &attempt).await {
-                Ok(answer) => return Ok(answer.after(number)),
-                Err(failed) => failed,
+            let Failed { error, token } =
+                match self.attempt::<T>(call, refused.as_ref(), unknown.as_ref(), &attempt).await {
+                    Ok(answer) => return Ok(answer.after(number)),
+                    Err(failed) => failed,
+                };
+            // What became of the call is what became of all its attempts.
+            let error = match &unknown {
+                Some(_) => error.after_unknown(),
+                None => error,
             };
             let error = error.of_call(number, &request_id);
+            if call.effect != Effect::None && error.outcome() == Outcome::Unknown {
+                unknown.get_or_insert_with(|| error.clone());
+            }
+            let again_promised =
+                call.effect != Effect::Creates || unknown.is_none() || self.is_promised(token.as_ref());
             let token_refused = token.is_some() && error.status() == Some(StatusCode::UNAUTHORIZED);
             if token_refused && refused.is_none() && number <= self.settings.max_retries {
                 // Refused before its body was read: the same bytes again, once, under a fresh token.
                 refused = token;
-            } else {
-                let promised = self.settings.idempotency.holds(token.as_ref().is_some_and(Token::promised));
-                if call.repeatable == Repeatable::IfPromised && error.outcome() == Outcome::Unknown && !promised {
-                    return Err(error);
-                }
+            } else if again_promised {
                 let sent = token.is_some() || !call.authorized;
                 self.pause(error, number, end, sent).await?;
+            } else {
+                return Err(error);
             }
             number += 1;
         }
+    }
+
+    /// Whether a proposal of unknown fate may be posted under this token. Without one nobody knows yet; it is asked again
+    /// when there is one.
+    fn is_promised(&self, token: Option<&Token>) -> bool {
+        token.is_none_or(|token| self.settings.idempotency.holds(token.promised()))
     }
 
     /// Logs in, if there is no token that lives. As often as a call would.
@@ -156,12 +174,17 @@ impl Caller {
         &self,
         call: &Call,
         refused: Option<&Token>,
+        unknown: Option<&Error>,
         attempt: &Attempt<'_>,
     ) -> Result<Answer<T>, Failed> {
         let token = match call.authorized {
             true => Some(self.token(refused, attempt).await.map_err(|error| Failed { error, token: None })?),
             false => None,
         };
+        // The promise is that of the login which this attempt goes out under.
+        if let (Some(error), Effect::Creates, false) = (unknown, call.effect, self.is_promised(token.as_ref())) {
+            return Err(Failed { error: error.clone(), token });
+        }
         let span = Span::new(&call.method, call.route, attempt.number, attempt.request_id);
         let sent = async {
             let mut request = self.request(call.method.clone(), &call.path, call.body.clone(), attempt)?;
@@ -182,7 +205,7 @@ impl Caller {
     async fn token(&self, refused: Option<&Token>, attempt: &Attempt<'_>) -> Result<Token> {
         let clock = &*self.clock;
         let first = attempt.number == 1;
-        let token = self.tokens.get(clock, refused, first, || self.fetch_token(attempt));
+        let token = self.tokens.get(clock, refused, first, attempt.end, || self.fetch_token(attempt));
         let late = || Err(Error::new(ErrorKind::Timeout, Outcome::NotSent).passing());
         by(clock, attempt.end, token).await.unwrap_or_else(late)
     }
@@ -197,13 +220,15 @@ impl Caller {
             let request = self.request(Method::POST, ROUTE, body.into(), attempt)?;
             let answer = self.exchange(request, self.settings.login_timeout, attempt.end, &span).await?;
             let promised = promises(&answer.response);
-            let answer = self.read::<LoginResponse>(answer, ErrorKind::Login)?;
-            Ok((answer, promised))
+            let LoginResponse { access_token, expires_in, .. } =
+                self.read::<LoginResponse>(answer, ErrorKind::Login)?.into_body();
+            if HeaderValue::try_from(&access_token).is_err() {
+                return Err(Error::new(ErrorKind::Login, Outcome::NotSent).because("token cannot stand in a header"));
+            }
+            let life = Duration::from_secs(expires_in.into());
+            Ok(Granted { token: AccessToken::new(access_token), life, promised })
         };
-        let sent = async { sent.await.map_err(Error::before_sending) };
-        let (answer, promised) = self.timed(&span, sent).await?;
-        let LoginResponse { access_token, expires_in, .. } = answer.into_body();
-        Ok(Granted { token: AccessToken::new(access_token), life: Duration::from_secs(expires_in.into()), promised })
+        self.timed(&span, async { sent.await.map_err(Error::before_sending) }).await
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes, attempt: &Attempt<'_>) -> Result<Request<Bytes>> {
@@ -227,7 +252,12 @@ impl Caller {
         span: &Span,
     ) -> Result<Exchanged> {
         let clock = &*self.clock;
-        let deadline = clock.elapsed().saturating_add(timeout).min(end);
+        let now = clock.elapsed();
+        if now >= end {
+            // Too late to begin.
+            return Err(Error::new(ErrorKind::Timeout, Outcome::NotSent).passing());
+        }
+        let deadline = now.saturating_add(timeout).min(end);
         let answer = match by(clock, deadline, self.transport.send_boxed(request)).await {
             Some(answer) => answer,
             None => return Err(Error::new(ErrorKind::Timeout, Outcome::Unknown).passing()),
@@ -269,8 +299,11 @@ impl Caller {
             let hint = hint.and_then(|hint| svc_core::retry_after(hint.as_bytes(), now));
             return Err(Error::answer(kind, outcome, &answer).after(hint));
         }
-        // Not the parser's error as its cause: that text can quote the body.
-        let unreadable = || Error::answer(ErrorKind::Decode, Outcome::Accepted, &answer);
+        // Not the parser's error as its cause: that text can quote the body. And of a login no body: it can hold a token.
+        let unreadable = || match kind {
+            ErrorKind::Login => Error::new(kind, Outcome::NotSent).passing().because("answer cannot be read"),
+            _ => Error::answer(ErrorKind::Decode, Outcome::Accepted, &answer),
+        };
         match fault {
             Some(fault) => Err(unreadable().because(fault)),
             None => {

@@ -9,7 +9,7 @@ use svc_core::{Acao, Confirmacao, IdParceiro, NovaProposta, PropostaId, Proposta
 
 use crate::answer::Answer;
 use crate::builder::ClientBuilder;
-use crate::call::{Call, Caller, Repeatable};
+use crate::call::{Call, Caller, Effect};
 use crate::error::{Error, Result};
 use crate::secret::ClientSecret;
 
@@ -45,6 +45,13 @@ impl Client {
     /// A client by the environment: `SVC_BASE_URL`, `SVC_CLIENT_ID` and `SVC_CLIENT_SECRET`, all else as in
     /// [`defaults`](crate::defaults).
     ///
+    /// ```
+    /// # if std::env::var_os("SVC_BASE_URL").is_none() {
+    /// let error = svc_client::Client::from_env().unwrap_err(); // nothing is set
+    /// assert_eq!(error.to_string(), "request was not sent: SVC_BASE_URL is not set");
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`ClientBuilder::from_env`] and [`ClientBuilder::build`].
@@ -72,8 +79,7 @@ impl Client {
     /// match client.create_proposta(&proposta).await {
     ///     Ok(answer) => println!("{}", answer.id_proposta_svc),
     ///     Err(error) => match error.outcome() {
-    ///         Outcome::NotSent => println!("nothing happened: {error}"),
-    ///         Outcome::Rejected => println!("refused, nothing was stored: {error}"),
+    ///         Outcome::NotSent | Outcome::Rejected => println!("nothing was stored: {error}"),
     ///         // Ask with proposta_by_partner_id, or post the same id again. Never a new one.
     ///         _ => println!("it may exist: {error}"),
     ///     },
@@ -87,7 +93,7 @@ impl Client {
     pub async fn create_proposta(&self, proposta: &NovaProposta) -> Result<Answer<PropostaRecebida>> {
         let call = Call {
             body: Bytes::from(proposta.to_json()),
-            repeatable: Repeatable::IfPromised,
+            effect: Effect::Creates,
             ..Call::new(Method::POST, "/v1/propostas", "/v1/propostas".to_owned())
         };
         self.0.call(&call).await
@@ -140,7 +146,8 @@ impl Client {
     /// `proposta_sem_resposta`, while there is nothing to be told.
     pub async fn resend_webhook(&self, id_proposta_svc: &str) -> Result<Answer<Situacao>> {
         let path = format!("/v1/propostas/{}/reenviar-webhook", id(id_proposta_svc)?);
-        self.0.call(&Call::new(Method::POST, "/v1/propostas/{id_proposta_svc}/reenviar-webhook", path)).await
+        let call = Call::new(Method::POST, "/v1/propostas/{id_proposta_svc}/reenviar-webhook", path);
+        self.0.call(&Call { effect: Effect::Harmless, ..call }).await
     }
 
     /// Answers in the customer's place, as only a test environment allows (interface 4.3).
@@ -160,15 +167,15 @@ impl Client {
     /// for a proposal with the other answer.
     pub async fn simulate_answer(&self, id_proposta_svc: &str, acao: Acao) -> Result<Answer<Confirmacao>> {
         let path = format!("/confirmar/{}?acao={acao}", id(id_proposta_svc)?);
-        let call = Call { authorized: false, ..Call::new(Method::GET, "/confirmar/{id_proposta_svc}", path) };
-        self.0.call(&call).await
+        let call = Call::new(Method::GET, "/confirmar/{id_proposta_svc}", path);
+        self.0.call(&Call { authorized: false, effect: Effect::Harmless, ..call }).await
     }
 }
 
 impl Call {
-    /// With a token and without a body, and harmless if repeated.
+    /// With a token, without a body, and without effect.
     fn new(method: Method, route: &'static str, path: String) -> Self {
-        Self { method, route, path, body: Bytes::new(), authorized: true, repeatable: Repeatable::Always }
+        Self { method, route, path, body: Bytes::new(), authorized: true, effect: Effect::None }
     }
 }
 

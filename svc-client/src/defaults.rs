@@ -44,6 +44,8 @@ pub const LAST_SECONDS: Duration = Duration::from_secs(10);
 pub const LOGIN_GAP: Duration = Duration::from_secs(1);
 /// The most that it is doubled to. Not a setting.
 pub const LOGIN_GAP_CAP: Duration = Duration::from_secs(30);
+/// The longest `Retry-After` of a login that all calls wait for. Not a setting.
+pub const LOGIN_RETRY_AFTER_CAP: Duration = Duration::from_secs(60);
 /// Calls that come this soon after a login failed share its failure. Not a setting.
 pub const SHARED_FAILURE: Duration = Duration::from_secs(1);
 /// Of an error's body this much is kept. Not a setting.

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
-use svc_core::Invalid;
+use svc_core::{Aviso, Invalid};
 
 use crate::defaults::MAX_KEPT_BODY_BYTES;
 
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that did not succeed. Cheap to clone. Its text is one line, without secrets, tokens or anybody's data.
+/// A call that did not succeed. Its text is one line, without secrets, tokens or anybody's data.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -27,7 +27,7 @@ struct Inner {
     status: Option<StatusCode>,
     code: Option<String>,
     request_id: Option<String>,
-    violations: Vec<Violation>,
+    violations: Vec<Aviso>,
     raw_body: Bytes,
     retry_after: Option<Duration>,
     attempts: u32,
@@ -73,24 +73,6 @@ pub enum Outcome {
     Accepted,
 }
 
-/// One thing wrong with a proposal, by this client's checks or by the server's.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[non_exhaustive]
-pub struct Violation {
-    /// JSON pointer to the field; empty for the whole body.
-    #[serde(rename = "propriedade")]
-    pub pointer: String,
-    /// A code such as `formato_invalido`.
-    #[serde(rename = "codigo")]
-    pub code: String,
-    /// The consistency rule, `R1` to `R9`, if it is one.
-    #[serde(rename = "regra", default)]
-    pub rule: Option<String>,
-    /// A sentence for a person, in Portuguese.
-    #[serde(rename = "razao", default)]
-    pub reason: String,
-}
-
 impl Error {
     pub(crate) fn new(kind: ErrorKind, outcome: Outcome) -> Self {
         Self(Box::new(Inner {
@@ -120,12 +102,15 @@ impl Error {
 
     /// What an answer that is no success says. A gateway's page in HTML keeps its status.
     pub(crate) fn answer(kind: ErrorKind, outcome: Outcome, answer: &http::Response<Bytes>) -> Self {
-        // Each member by itself: one that is odd does not take the others along (C20).
+        // Each member by itself: one that is odd does not take the others along (C20). Whatever answered may not be the
+        // service: what cannot be its words is left out, and lies in the raw body.
         let problem: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-        let code = problem.get("codigo").and_then(Value::as_str).map(str::to_owned);
+        let code = problem.get("codigo").and_then(Value::as_str).filter(|code| is_word(code)).map(str::to_owned);
         let violations = problem.get("violacoes").and_then(Value::as_array);
-        let violations = violations.into_iter().flatten().filter_map(|item| Violation::deserialize(item).ok());
-        let request_id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let violations = violations.into_iter().flatten().filter_map(|item| Aviso::deserialize(item).ok());
+        let violations = violations.filter(is_plain).take(MAX_VIOLATIONS);
+        let request_id = answer.headers().get("x-request-id").and_then(|id| id.to_str().ok());
+        let request_id = request_id.filter(|id| id.len() <= 64).map(str::to_owned);
         let mut error = Self::new(kind, outcome);
         let status = answer.status();
         error.0.retryable = outcome != Outcome::Accepted
@@ -135,7 +120,7 @@ impl Error {
         error.0.code = code;
         error.0.violations = violations.collect();
         error.0.request_id = request_id;
-        error.0.raw_body = answer.body().slice(..answer.body().len().min(MAX_KEPT_BODY_BYTES));
+        error.0.raw_body = Bytes::copy_from_slice(&answer.body()[..answer.body().len().min(MAX_KEPT_BODY_BYTES)]);
         error
     }
 
@@ -155,6 +140,15 @@ impl Error {
         self.0.attempts = attempts;
         if self.0.request_id.is_none() && attempts > 0 && !request_id.is_empty() {
             self.0.request_id = Some(request_id.to_owned());
+        }
+        self
+    }
+
+    /// The same of a call whose earlier attempt nobody knows the fate of: what happened to this one does not settle that,
+    /// unless the service has the proposal, or another under its id.
+    pub(crate) fn after_unknown(mut self) -> Self {
+        if self.0.outcome != Outcome::Accepted && self.0.code.as_deref() != Some(IN_USE) {
+            self.0.outcome = Outcome::Unknown;
         }
         self
     }
@@ -186,7 +180,7 @@ impl Error {
     }
 
     /// Everything that is wrong with the proposal.
-    pub fn violations(&self) -> &[Violation] {
+    pub fn violations(&self) -> &[Aviso] {
         &self.0.violations
     }
 
@@ -201,7 +195,7 @@ impl Error {
         self.0.retry_after
     }
 
-    /// How often the call was tried; 0 if a check before sending stopped it.
+    /// How often the call was tried; 0 where a setting or an argument is at fault.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
@@ -225,16 +219,7 @@ impl Error {
 impl From<Invalid> for Error {
     fn from(invalid: Invalid) -> Self {
         let mut error = Self::new(ErrorKind::Config, Outcome::NotSent);
-        error.0.violations = invalid
-            .violacoes()
-            .iter()
-            .map(|violacao| Violation {
-                pointer: violacao.propriedade.to_owned(),
-                code: violacao.codigo.as_str().to_owned(),
-                rule: violacao.regra.map(|regra| regra.as_str().to_owned()),
-                reason: violacao.razao().to_owned(),
-            })
-            .collect();
+        error.0.violations = invalid.violacoes().iter().map(Aviso::from).collect();
         error.because(invalid)
     }
 }
@@ -242,7 +227,8 @@ impl From<Invalid> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0.kind {
-            ErrorKind::Config => "request was not sent: a setting or the proposal is at fault",
+            ErrorKind::Config if self.0.violations.is_empty() => "request was not sent",
+            ErrorKind::Config => "request was not sent: the proposal is at fault",
             ErrorKind::Login => "login failed",
             ErrorKind::Connect => "no connection to the service",
             ErrorKind::Timeout => "the service did not answer in time",
@@ -251,24 +237,39 @@ impl fmt::Display for Error {
             ErrorKind::Conflict => "the proposal's state or its id stands in the way",
             ErrorKind::Decode => "the service's answer cannot be read",
         })?;
+        // Our own words, and worth more than that there are some.
+        if let (ErrorKind::Config, true, Some(cause)) = (self.0.kind, self.0.violations.is_empty(), &self.0.cause) {
+            write!(f, ": {cause}")?;
+        }
         if let Some(status) = self.0.status {
             write!(f, ", status {}", status.as_u16())?;
         }
-        // Whatever answered may not be the service: only what looks like its words is repeated.
-        if let Some(code) = self.0.code.as_deref().filter(|code| is_word(code)) {
+        if let Some(code) = &self.0.code {
             write!(f, ", code {code}")?;
         }
-        for violation in self.0.violations.iter().filter(|violation| is_word(&violation.code)) {
-            let plain = violation.pointer.split('/').all(|part| part.is_empty() || is_word(part));
-            let pointer = if plain { &violation.pointer } else { "(field)" };
-            write!(f, ", {pointer} {}", violation.code)?;
+        for Aviso { propriedade, codigo, .. } in &self.0.violations {
+            let place = if propriedade.is_empty() { "body" } else { propriedade };
+            write!(f, ", {place} {codigo}")?;
         }
-        if let Some(request_id) = self.0.request_id.as_deref().filter(|id| id.len() <= 64) {
+        if let Some(request_id) = &self.0.request_id {
             write!(f, ", request {request_id}")?;
         }
         Ok(())
     }
 }
+
+/// Whether it can be the service's: a pointer, a code, a rule, and a sentence.
+fn is_plain(violation: &Aviso) -> bool {
+    let Aviso { propriedade, codigo, regra, razao, .. } = violation;
+    let pointer = propriedade.len() <= 256 && propriedade.split('/').all(|part| part.is_empty() || is_word(part));
+    let rule =
+        regra.as_ref().is_none_or(|regra| regra.len() <= 8 && regra.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    pointer && is_word(codigo) && rule && razao.len() <= 512
+}
+
+/// More violations than a proposal has fields and rules are none of the service's.
+const MAX_VIOLATIONS: usize = 64;
+const IN_USE: &str = "id_proposta_parceiro_em_uso";
 
 /// A code or a field's name.
 fn is_word(text: &str) -> bool {
@@ -284,7 +285,8 @@ impl fmt::Debug for Error {
             .field("status", &self.0.status)
             .field("code", &self.0.code)
             .field("request_id", &self.0.request_id)
-            .field("violations", &self.0.violations)
+            // Without the sentences, which whoever answered may have written.
+            .field("violations", &self.0.violations.iter().map(|v| (&v.propriedade, &v.codigo)).collect::<Vec<_>>())
             .field("retry_after", &self.0.retry_after)
             .field("attempts", &self.0.attempts)
             .field("retryable", &self.0.retryable)

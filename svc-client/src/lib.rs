@@ -37,7 +37,7 @@ pub mod retry;
 #[cfg(feature = "client")]
 pub use answer::Answer;
 #[cfg(feature = "client")]
-pub use error::{Error, ErrorKind, Outcome, Result, Violation};
+pub use error::{Error, ErrorKind, Outcome, Result};
 
 #[cfg(feature = "client")]
 mod clock;

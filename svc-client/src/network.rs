@@ -1,11 +1,13 @@
 //! The transport that comes with the crate. The only file that knows reqwest.
 
 use std::error::Error as StdError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use reqwest::redirect::Policy;
+use tokio::runtime::{Handle, Id};
 
 use crate::defaults::{CONNECT_TIMEOUT, POOL_IDLE_TIMEOUT, POOL_MAX_IDLE};
 use crate::error::{Error, ErrorKind, Outcome};
@@ -36,11 +38,41 @@ impl Default for NetworkSettings {
     }
 }
 
-pub(crate) struct Network(reqwest::Client);
+/// Connections live in the runtime that made them, and are nobody's who waits for them in another: so each runtime has
+/// its own, the latest few of them.
+pub(crate) struct Network {
+    settings: NetworkSettings,
+    pools: Mutex<Vec<(Option<Id>, reqwest::Client)>>,
+}
+
+/// Most runtimes whose connections are kept.
+const MAX_POOLS: usize = 4;
 
 impl Network {
-    /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service.
+    /// Makes the first pool, for whichever runtime comes first: what is wrong with the settings shows at once.
     pub(crate) fn new(settings: NetworkSettings) -> Result<Self, Error> {
+        let first = Self::pool(&settings)?;
+        Ok(Self { settings, pools: Mutex::new(vec![(None, first)]) })
+    }
+
+    /// The connections of this runtime.
+    fn here(&self) -> Result<reqwest::Client, SendError> {
+        let here = Handle::try_current().map_err(SendError::not_sent)?.id();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((id, pool)) = pools.iter_mut().find(|(id, _)| id.is_none_or(|id| id == here)) {
+            *id = Some(here);
+            return Ok(pool.clone());
+        }
+        let pool = Self::pool(&self.settings).map_err(SendError::not_sent)?;
+        if pools.len() >= MAX_POOLS {
+            pools.remove(0);
+        }
+        pools.push((Some(here), pool.clone()));
+        Ok(pool)
+    }
+
+    /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service.
+    fn pool(settings: &NetworkSettings) -> Result<reqwest::Client, Error> {
         let mut builder = reqwest::Client::builder()
             .redirect(Policy::none())
             .connect_timeout(settings.connect_timeout)
@@ -53,7 +85,7 @@ impl Network {
         if !from_system {
             builder = builder.no_proxy();
         }
-        if let Some(url) = settings.proxy {
+        if let Some(url) = &settings.proxy {
             // Not as its cause, which would quote it.
             let proxy = reqwest::Proxy::all(url).map_err(|_| Error::config("proxy is no URL"))?;
             builder = builder.proxy(proxy);
@@ -61,7 +93,7 @@ impl Network {
         // Where a build has both, the one that needs nothing of the machine.
         #[cfg(feature = "rustls")]
         let builder = builder.tls_backend_rustls();
-        builder.build().map(Self).map_err(|error| {
+        builder.build().map_err(|error| {
             let error = error.without_url();
             Error::new(ErrorKind::Config, Outcome::NotSent).because(format!(
                 "TLS cannot be set up; are there certificate authorities on this machine? {}",
@@ -74,7 +106,7 @@ impl Network {
 impl Transport for Network {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, SendError> {
         let request = reqwest::Request::try_from(request).map_err(|error| SendError::not_sent(error.without_url()))?;
-        let answer = self.0.execute(request).await.map_err(sort)?;
+        let answer = self.here()?.execute(request).await.map_err(sort)?;
         Ok(Response::<reqwest::Body>::from(answer).map(Body::new))
     }
 }

@@ -1,4 +1,5 @@
-//! What nobody must read: wiped from memory when dropped, never printed, never compared.
+//! What nobody must read: wiped from memory when dropped, never printed, never compared. The copies that go into a request
+//! are the HTTP library's, and are not wiped.
 
 use std::fmt;
 

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use crate::clock::Clock;
-use crate::defaults::{LAST_SECONDS, LOGIN_GAP, LOGIN_GAP_CAP, REFRESH_AHEAD, SHARED_FAILURE};
+use crate::clock::{Clock, by};
+use crate::defaults::{LAST_SECONDS, LOGIN_GAP, LOGIN_GAP_CAP, LOGIN_RETRY_AFTER_CAP, REFRESH_AHEAD, SHARED_FAILURE};
 use crate::error::Error;
 use crate::secret::AccessToken;
 
@@ -76,7 +76,7 @@ impl Tokens {
         Self { state: Mutex::new(state), login: tokio::sync::Mutex::new(()) }
     }
 
-    /// A token: the kept one, or the one that `login` fetches.
+    /// A token: the kept one, or the one that `login` fetches, for a call that must be over at `end`.
     ///
     /// `refused` was refused by the service, and is not given again. Who comes the `first` time shares a failure of the
     /// last moment; who comes again has waited, and waits for the next login.
@@ -85,6 +85,7 @@ impl Tokens {
         clock: &dyn Clock,
         refused: Option<&Token>,
         first: bool,
+        end: Duration,
         login: impl FnOnce() -> F,
     ) -> Result<Token, Error>
     where
@@ -94,10 +95,15 @@ impl Tokens {
         let _login = match self.standing(clock, refused) {
             Standing::Good(token) => return Ok(token),
             Standing::Due(token) => match self.login.try_lock() {
-                Ok(lock) if self.lock().gate <= asked => {
-                    let renewed = self.renew(clock, login).await;
-                    drop(lock);
-                    return renewed.or(Ok(token));
+                Ok(_lock) if self.lock().gate <= asked => {
+                    // Of the call's time half at most: there is a token to go on with.
+                    let half = asked + end.saturating_sub(asked) / 2;
+                    let renewed = by(clock, half, self.renew(clock, login)).await;
+                    return match renewed {
+                        Some(Err(error)) => Some(token).filter(|token| token.is_alive(clock)).ok_or(error),
+                        Some(renewed) => renewed,
+                        None => Ok(token),
+                    };
                 }
                 _ => return Ok(token),
             },
@@ -106,28 +112,32 @@ impl Tokens {
         // Whoever had the lock before may have brought one, or learned that there is none.
         let old = match self.standing(clock, refused) {
             Standing::Good(token) | Standing::Due(token) => return Ok(token),
+            // However short its life: it is fresh for whoever waited for it.
+            Standing::Needed(Some(token)) if token.0.asked.elapsed >= asked => return Ok(token),
             Standing::Needed(old) => old,
         };
-        let shared = |(error, at): &(Error, Duration)| {
-            let fresh = *at >= asked || first && asked.saturating_sub(*at) < SHARED_FAILURE;
-            fresh.then(|| error.clone())
+        let (failure, gate) = {
+            let state = self.lock();
+            (state.failure.clone(), state.gate)
         };
-        let failed = self.lock().failure.as_ref().and_then(shared);
-        let renewed = match failed {
-            Some(error) => Err(error),
-            None => {
-                let gate = self.lock().gate;
-                if gate > clock.elapsed() {
-                    if let Some(old) = old.filter(|old| old.is_alive(clock)) {
-                        return Ok(old);
-                    }
-                    clock.pause_until(gate).await;
-                    return self.renew(clock, login).await;
-                }
-                self.renew(clock, login).await
+        let failed = match failure {
+            Some((error, at)) if at >= asked || first && asked.saturating_sub(at) < SHARED_FAILURE => Some(error),
+            // It would come too late: what the last one came to is more than that time ran out.
+            Some((error, _)) if gate >= end => Some(error),
+            _ => None,
+        };
+        let alive = |old: Option<Token>| old.filter(|old| old.is_alive(clock));
+        if let Some(error) = failed {
+            return alive(old).ok_or(error);
+        }
+        if gate > clock.elapsed() {
+            if let Some(old) = alive(old) {
+                return Ok(old);
             }
-        };
-        renewed.or_else(|error| old.filter(|old| old.is_alive(clock)).ok_or(error))
+            clock.pause_until(gate).await;
+            return self.renew(clock, login).await;
+        }
+        self.renew(clock, login).await.or_else(|error| alive(old).ok_or(error))
     }
 
     /// One login, its result kept for all.
@@ -149,8 +159,10 @@ impl Tokens {
                 Ok(token)
             }
             Err(error) => {
+                // The service may ask for more patience than we have by ourselves.
+                let asked_for = error.retry_after().unwrap_or_default().min(LOGIN_RETRY_AFTER_CAP);
                 state.failure = Some((error.clone(), now));
-                state.gate = now + state.gap;
+                state.gate = now + state.gap.max(asked_for);
                 state.gap = (state.gap * 2).min(LOGIN_GAP_CAP);
                 Err(error)
             }
@@ -158,10 +170,13 @@ impl Tokens {
     }
 
     fn standing(&self, clock: &dyn Clock, refused: Option<&Token>) -> Standing {
-        let Some(token) = self.lock().token.clone() else { return Standing::Needed(None) };
-        if refused.is_some_and(|refused| Arc::ptr_eq(&refused.0, &token.0)) {
-            return Standing::Needed(None);
-        }
+        let kept = {
+            let state = &mut *self.lock();
+            // Refused for one is refused for all.
+            state.token.take_if(|token| refused.is_some_and(|refused| Arc::ptr_eq(&refused.0, &token.0)));
+            state.token.clone()
+        };
+        let Some(token) = kept else { return Standing::Needed(None) };
         let now = clock.elapsed();
         if now >= token.0.last || token.0.asked.has_jumped(clock) {
             Standing::Needed(Some(token))

@@ -15,7 +15,7 @@ mod deduper;
 mod extract;
 mod headers;
 mod testing;
-pub use deduper::{Deduper, MemoryDeduper, REMEMBERED};
+pub use deduper::{CLAIM, Claim, Deduper, MemoryDeduper, REMEMBERED};
 #[cfg(feature = "axum")]
 pub use extract::{MAX_BODY_BYTES, SignedNotificacao, SignedNotificacaoRejection};
 pub use headers::Headers;
@@ -152,8 +152,18 @@ impl Verifier {
         body: &[u8],
         now: SystemTime,
     ) -> Result<(), VerifyError> {
-        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        self.0.verify(headers.received()?, body, now)
+        self.believe(headers, body, now).map(drop)
+    }
+
+    fn believe<'h>(
+        &self,
+        headers: &'h (impl Headers + ?Sized),
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<Received<'h>, VerifyError> {
+        let (received, now) = (headers.received()?, now.duration_since(UNIX_EPOCH));
+        self.0.verify(received, body, now.map_or(0, |since| since.as_secs()))?;
+        Ok(received)
     }
 
     /// Verifies, then reads.
@@ -176,8 +186,7 @@ impl Verifier {
         body: &[u8],
         now: SystemTime,
     ) -> Result<Notificacao, ParseError> {
-        self.verify_at(headers, body, now)?;
-        let received = headers.received()?;
+        let received = self.believe(headers, body, now)?;
         let text = |value: Option<&[u8]>| Some(str::from_utf8(value?.trim_ascii()).ok()?.to_owned());
         let seconds = text(received.timestamp).and_then(|seconds| seconds.parse().ok());
         Ok(Notificacao {

@@ -151,6 +151,7 @@ pub struct Aviso {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regra: Option<String>,
     /// A sentence for a person, in Portuguese.
+    #[serde(default)]
     pub razao: String,
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use zeroize::Zeroizing;
 
 use crate::campo::{Campo, LOGIN};
@@ -75,6 +76,8 @@ impl fmt::Debug for LoginRequest {
 ///     r#"{"access_token":"eyJ…","token_type":"Bearer","expires_in":3600}"#
 /// );
 /// assert!(serde_json::from_str::<LoginResponse>(r#"{"access_token":"eyJ…"}"#).is_err()); // no life stated
+/// let other = r#"{"access_token":"eyJ…","token_type":"Bearer","expires_in":3600.0,"novo":null}"#;
+/// assert_eq!(serde_json::from_str::<LoginResponse>(other).unwrap().expires_in, 3_600);
 /// ```
 #[derive(Clone, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -83,8 +86,25 @@ pub struct LoginResponse {
     pub access_token: String,
     /// Always `Bearer`.
     pub token_type: String,
-    /// Seconds until it ends, counted from its issue.
+    /// Seconds until it ends, counted from its issue. Read from any number that is not negative, parts of a second left
+    /// out.
+    #[serde(deserialize_with = "seconds")]
     pub expires_in: u32,
+}
+
+/// The interface says "number", and some languages have but one kind of them.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    if number < 0.0 {
+        return Err(D::Error::custom("a time that is negative"));
+    }
+    // Saturates; what is no number is none in JSON.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked, and saturating by definition"
+    )]
+    Ok(number as u32)
 }
 
 impl LoginResponse {

@@ -38,7 +38,7 @@
 //!
 //! The fake's [`clock`](Fake::clock) runs with this machine's and can be put forward. Server and
 //! [`client`](Fake::client) both live by it. While the client waits between two attempts the clock jumps to the end of the
-//! wait, so no test sleeps; deadlines pass when the test moves the clock, or in their real time.
+//! wait, so no test sleeps (compare two times of [`FakeClock::now`] to see how long it waited); deadlines pass when the test moves the clock, or in their real time.
 
 mod clock;
 mod fault;
@@ -65,6 +65,7 @@ use tokio::sync::oneshot;
 
 use crate::app::App;
 use crate::config::Config;
+use crate::confirmar::Decided;
 use crate::fake::front::Front;
 use crate::fake::webhook::Mail;
 use crate::partners::{DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, DEMO_WEBHOOK_SECRET, Partners};
@@ -106,11 +107,17 @@ impl Fake {
         Self::with(|_| ())
     }
 
-    /// The same with other settings, such as `config.policy = Policy::new(Perfil::Producao)`.
+    /// The same with other settings.
+    ///
+    /// ```
+    /// use svc_core::{Perfil, Policy};
+    /// use svc_server::fake::Fake;
+    /// let fake = Fake::with(|config| config.policy = Policy::new(Perfil::Producao)); // every rule refuses
+    /// ```
     ///
     /// # Panics
     ///
-    /// As [`start`](Self::start).
+    /// As [`start`](Self::start), and where the settings name a store that cannot be used.
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
         let clock = FakeClock::new();
         let mail = Arc::new(Mail::new(clock.clone()));
@@ -130,7 +137,7 @@ impl Fake {
         change(&mut config);
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
-        let of_thread = (clock.clone(), messages);
+        let (of_thread, mail_of_thread) = ((clock.clone(), messages), Arc::clone(&mail));
         let thread = std::thread::Builder::new().name("svc-fake".to_owned()).spawn(move || {
             let (clock, _messages) = of_thread;
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -138,7 +145,8 @@ impl Fake {
                 let [public, inner] = [bind().await, bind().await];
                 let base_url = format!("http://{}", public.local_addr().expect("a bound port"));
                 config.base_url.get_or_insert_with(|| base_url.clone());
-                let app = server::prepare(&inner, config).await.expect("a store in memory");
+                let app = server::prepare(&inner, config).await.expect("a store that can be used");
+                mail_of_thread.of(Arc::clone(&app));
                 let front = Arc::new(Front::new(inner.local_addr().expect("a bound port"), clock.clone()));
                 tokio::spawn(server::work(Arc::clone(&app), inner, None, std::future::pending()));
                 tokio::spawn(Arc::clone(&front).serve(public));
@@ -220,14 +228,19 @@ impl Fake {
         self.answer(id_proposta_svc, Acao::Recusar).await
     }
 
+    /// Not by the front's door: what a test orders and counts is its partner's.
     async fn answer(&self, id_proposta_svc: &str, acao: Acao) -> Result<Webhook, NotAnswered> {
-        let known = PropostaId::parse(id_proposta_svc);
-        let unknown = || NotAnswered { status: 404, code: "proposta_nao_encontrada".to_owned() };
-        let id = known.ok_or_else(unknown)?;
-        let (front, app, clock) = (Arc::clone(&self.front), Arc::clone(&self.app), self.clock.clone());
-        // Not by the front's door: what a test orders and counts is its partner's.
+        let not = |status, code: &str| NotAnswered { status, code: code.to_owned() };
+        let unknown = move || not(404, "proposta_nao_encontrada");
+        let id = PropostaId::parse(id_proposta_svc).ok_or_else(unknown)?;
+        let (app, clock) = (Arc::clone(&self.app), self.clock.clone());
         let answered = self.runtime.spawn(async move {
-            front.answer(id, acao).await?;
+            let found = app.store.find(id).await.ok().flatten().ok_or_else(unknown)?;
+            match app.decide(found, acao).await {
+                Ok(Decided::Now(_) | Decided::Before(_)) => {}
+                Ok(Decided::Otherwise(_)) => return Err(not(409, "proposta_ja_respondida")),
+                Err(_) => return Err(not(503, "indisponivel")),
+            }
             let whole = app.store.whole(id).await.ok().flatten();
             let delivery = whole.and_then(|whole| whole.delivery).ok_or_else(unknown)?;
             let partners = app.config.partners.current();
@@ -247,7 +260,7 @@ impl Fake {
         self.front.always(route, fault.into());
     }
 
-    /// Orders a fault for the next notification that is posted.
+    /// Orders a fault for the next notification that is posted to an `http://` address; over TLS nobody can spoil one.
     pub fn next_webhook(&self, fault: WebhookFault) {
         self.mail.next(fault);
     }

@@ -1,6 +1,6 @@
 //! The same notification more than once: the service sends until it hears a 2xx, so each can come again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,23 +9,37 @@ use std::time::{Duration, SystemTime};
 /// How long a [`MemoryDeduper`] remembers. The schedule in production ends after 84 hours at most, unless a receiver asks
 /// for longer waits.
 pub const REMEMBERED: Duration = Duration::from_secs(4 * 24 * 60 * 60);
+/// How long a claim lasts that nobody finishes, as when its handler was dropped. The service waits 15 seconds for an answer.
+pub const CLAIM: Duration = Duration::from_secs(60);
 
-/// Remembers which events were worked off.
-///
-/// Claim an event when its notification is believed and before it is worked off; let go of it if that fails, so that the
-/// next attempt is worked off instead. Answer a repetition with 2xx.
+/// What a receiver has to do with a notification that it believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Work it off, then say [`done`](Deduper::done) and answer 2xx. If that fails, [`release`](Deduper::release) it and
+    /// answer 503.
+    New,
+    /// It is being worked off, by another request: answer 503. That one may still fail, and a 2xx would end the repetitions.
+    InProgress,
+    /// It was worked off: answer 2xx.
+    Done,
+}
+
+/// Remembers which events were worked off, and which are being.
 ///
 /// A receiver with a database is better off without this: a unique index over
-/// [`dedup_key`](crate::webhook::Notificacao::dedup_key) and one transaction with the work itself leave no moment between
+/// [`dedup_key`](crate::webhook::Notificacao::dedup_key), and one transaction with the work itself, leave no moment between
 /// the two.
 pub trait Deduper: Send + Sync {
     /// Why it could not be remembered. Answer 503: the service comes again.
     type Error;
 
-    /// Claims an event; `false` for one that was claimed before.
-    fn claim(&self, key: &str, now: SystemTime) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+    /// Claims an event for [`CLAIM`].
+    fn claim(&self, key: &str, now: SystemTime) -> impl Future<Output = Result<Claim, Self::Error>> + Send;
 
-    /// Lets go of an event that could not be worked off.
+    /// It was worked off.
+    fn done(&self, key: &str, now: SystemTime) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// It could not be worked off: the next attempt may.
     fn release(&self, key: &str) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
@@ -35,24 +49,27 @@ pub trait Deduper: Send + Sync {
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {
 /// use std::time::SystemTime;
-/// use svc_client::webhook::{Deduper, MemoryDeduper, REMEMBERED};
+/// use svc_client::webhook::{CLAIM, Claim, Deduper, MemoryDeduper, REMEMBERED};
 ///
 /// let (deduper, now) = (MemoryDeduper::new(), SystemTime::now());
-/// assert_eq!(deduper.claim("evt_1", now).await, Ok(true));
-/// assert_eq!(deduper.claim("evt_1", now).await, Ok(false)); // a repetition
-/// deduper.release("evt_1").await.unwrap(); // the work failed
-/// assert_eq!(deduper.claim("evt_1", now).await, Ok(true));
-/// assert_eq!(deduper.claim("evt_1", now + REMEMBERED).await, Ok(true)); // forgotten
+/// assert_eq!(deduper.claim("evt_1", now).await, Ok(Claim::New));
+/// assert_eq!(deduper.claim("evt_1", now).await, Ok(Claim::InProgress)); // the work is not done yet
+/// deduper.release("evt_1").await.unwrap(); // it failed
+/// assert_eq!(deduper.claim("evt_1", now).await, Ok(Claim::New));
+/// deduper.done("evt_1", now).await.unwrap();
+/// assert_eq!(deduper.claim("evt_1", now).await, Ok(Claim::Done)); // a repetition
+/// assert_eq!(deduper.claim("evt_1", now + REMEMBERED).await, Ok(Claim::New)); // forgotten
+/// assert_eq!(deduper.claim("evt_1", now + REMEMBERED + CLAIM).await, Ok(Claim::New)); // left lying
 /// # });
 /// ```
 #[derive(Clone, Default)]
-pub struct MemoryDeduper(Arc<Mutex<Claims>>);
+pub struct MemoryDeduper(Arc<Mutex<Events>>);
 
 #[derive(Default)]
-struct Claims {
-    at: HashMap<Arc<str>, SystemTime>,
-    /// The same in the order of their times, to be forgotten from the front.
-    order: VecDeque<(Arc<str>, SystemTime)>,
+struct Events {
+    known: HashMap<Arc<str>, (SystemTime, bool)>,
+    /// The same by their times, to be forgotten from the front.
+    by_time: BTreeSet<(SystemTime, Arc<str>)>,
 }
 
 impl MemoryDeduper {
@@ -63,7 +80,7 @@ impl MemoryDeduper {
 
     /// How many events it remembers.
     pub fn len(&self) -> usize {
-        self.lock().at.len()
+        self.lock().known.len()
     }
 
     /// Whether it remembers none.
@@ -71,43 +88,66 @@ impl MemoryDeduper {
         self.len() == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, Claims> {
+    fn lock(&self) -> MutexGuard<'_, Events> {
         // Whatever of a critical section was done, at worst an event is remembered without a time to forget it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Claims {
+impl Events {
     /// A clock that went back forgets later, never earlier.
     fn forget(&mut self, now: SystemTime) {
-        let is_old = |at: SystemTime| now.duration_since(at).is_ok_and(|age| age >= REMEMBERED);
-        while self.order.front().is_some_and(|(_, at)| is_old(*at)) {
-            let Some((key, at)) = self.order.pop_front() else { return };
-            // Released and claimed again since, it has a later time.
-            if self.at.get(&key) == Some(&at) {
-                self.at.remove(&key);
-            }
+        while let Some((at, key)) = self.by_time.first().filter(|(at, _)| is_past(*at, REMEMBERED, now)).cloned() {
+            self.by_time.remove(&(at, Arc::clone(&key)));
+            self.known.remove(&key);
         }
     }
+
+    fn set(&mut self, key: &str, at: SystemTime, done: bool) {
+        self.remove(key);
+        let key: Arc<str> = key.into();
+        self.known.insert(Arc::clone(&key), (at, done));
+        self.by_time.insert((at, key));
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some((key, (at, _))) = self.known.remove_entry(key) {
+            self.by_time.remove(&(at, key));
+        }
+    }
+}
+
+fn is_past(at: SystemTime, time: Duration, now: SystemTime) -> bool {
+    now.duration_since(at).is_ok_and(|age| age >= time)
 }
 
 impl Deduper for MemoryDeduper {
     type Error = Infallible;
 
-    async fn claim(&self, key: &str, now: SystemTime) -> Result<bool, Infallible> {
-        let mut claims = self.lock();
-        claims.forget(now);
-        if claims.at.contains_key(key) {
-            return Ok(false);
+    async fn claim(&self, key: &str, now: SystemTime) -> Result<Claim, Infallible> {
+        let mut events = self.lock();
+        events.forget(now);
+        match events.known.get(key) {
+            Some((_, true)) => Ok(Claim::Done),
+            Some((at, false)) if !is_past(*at, CLAIM, now) => Ok(Claim::InProgress),
+            Some(_) | None => {
+                events.set(key, now, false);
+                Ok(Claim::New)
+            }
         }
-        let key: Arc<str> = key.into();
-        claims.at.insert(Arc::clone(&key), now);
-        claims.order.push_back((key, now));
-        Ok(true)
+    }
+
+    async fn done(&self, key: &str, now: SystemTime) -> Result<(), Infallible> {
+        self.lock().set(key, now, true);
+        Ok(())
     }
 
     async fn release(&self, key: &str) -> Result<(), Infallible> {
-        self.lock().at.remove(key);
+        let mut events = self.lock();
+        // What was done meanwhile stays done.
+        if events.known.get(key).is_some_and(|(_, done)| !done) {
+            events.remove(key);
+        }
         Ok(())
     }
 }

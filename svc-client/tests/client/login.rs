@@ -237,9 +237,90 @@ async fn t11_refused_credentials_are_asked_about_once() {
 fn t12_a_client_is_built_outside_a_runtime_and_used_in_two() {
     let fake = Fake::start();
     let client = fake.client();
-    for i in 0..4 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(client.create_proposta(&proposta(&format!("P-{i}")))).unwrap();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // In turn, and both alive: a connection of the one is nobody's in the other.
+    let runtimes = [runtime(), runtime()];
+    for i in 0..6 {
+        let created = runtimes[i % 2].block_on(client.create_proposta(&proposta(&format!("P-{i}")))).unwrap();
+        assert_eq!(created.attempts(), 1);
+    }
+    drop(runtimes);
+    for i in 6..12 {
+        let created = runtime().block_on(client.create_proposta(&proposta(&format!("P-{i}")))).unwrap();
+        assert_eq!(created.attempts(), 1);
     }
     assert_eq!(fake.logins(), 1);
+}
+
+#[tokio::test]
+async fn a_login_s_retry_after_holds_for_every_caller() {
+    let fake = Fake::start();
+    fake.next(Route::Login, [Fault::status(429).retry_after("25")]);
+    let client = fake.client_builder().max_retries(0).build().unwrap();
+    assert_eq!(client.login().await.unwrap_err().retry_after(), Some(Duration::from_secs(25)));
+    let began = fake.clock().now();
+    fake.advance(Duration::from_secs(2));
+    client.login().await.unwrap();
+    let waited = fake.clock().now().duration_since(began).unwrap();
+    assert!(waited >= Duration::from_secs(24), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_caller_who_cannot_wait_for_the_next_login_is_told_what_the_last_one_came_to() {
+    let fake = Fake::start();
+    let client = Client::builder(fake.base_url(), fake.client_id(), "segredo-errado").clock(fake.clock().clone());
+    let client = client.total_timeout(Duration::from_secs(3)).build().unwrap();
+    for _ in 0..12 {
+        assert_eq!(client.login().await.unwrap_err().code(), Some("credenciais_invalidas"));
+        fake.advance(Duration::from_secs(2));
+    }
+    assert!(fake.logins() < 8, "{}", fake.logins());
+}
+
+#[tokio::test]
+async fn a_renewal_that_hangs_takes_no_call_s_whole_time() {
+    let fake = Fake::start();
+    let client = fake.client_builder().total_timeout(Duration::from_secs(8)).build().unwrap();
+    client.login().await.unwrap();
+    fake.advance(Duration::from_secs(3_400));
+    fake.always(Route::Login, Fault::hang());
+    let call = tokio::spawn(async move { client.create_proposta(&proposta("P-1")).await });
+    within(fake.arrived(Route::Login, 2)).await;
+    fake.advance(Duration::from_secs(4));
+    within(call).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn logins_that_make_no_sense_are_the_login_s_failure_and_tell_nothing() {
+    for body in [
+        r#"{"access_token":"eyJ\nSEGREDO","token_type":"Bearer","expires_in":3600}"#,
+        r#"{"access_token":"eyJSEGREDO","token_type":"Bearer","expires_in":-1}"#,
+        r#"{"access_token":"eyJSEGREDO""#,
+        "<html>portal</html>",
+    ] {
+        let fake = Fake::start();
+        fake.always(Route::Login, Fault::body(body));
+        let error = fake.client().create_proposta(&proposta("P-1")).await.unwrap_err();
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Login, Outcome::NotSent), "{body}");
+        assert!(error.raw_body().is_empty() && !format!("{error} {error:?}").contains("SEGREDO"));
+        // Passing: the next login is asked again.
+        fake.advance(Duration::from_secs(60));
+        fake.always(Route::Login, None);
+        fake.client().create_proposta(&proposta("P-1")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_no_life_serves_whoever_waited_for_it() {
+    let fake = Fake::start();
+    let client = fake.client();
+    fake.always(Route::Login, Fault::body(r#"{"access_token":"t","token_type":"Bearer","expires_in":0}"#));
+    fake.always(Route::Show, Fault::body("{}"));
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        let client = client.clone();
+        calls.spawn(async move { client.login().await });
+    }
+    assert!(within(calls.join_all()).await.iter().all(Result::is_ok));
+    assert!(fake.logins() <= 2, "{}", fake.logins());
 }

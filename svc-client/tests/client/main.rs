@@ -6,10 +6,12 @@ mod certificates;
 mod extractor;
 mod login;
 mod network;
+mod repeating;
 mod retrying;
 mod sending;
 mod silence;
 mod time;
+mod vectors;
 mod verifying;
 
 use std::future::Future;

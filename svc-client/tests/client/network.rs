@@ -5,7 +5,7 @@ use std::process::Command;
 
 use svc_client::{Client, ErrorKind};
 use svc_server::fake::{Fake, Route};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 use crate::{alone, is_alone, proposta, ran};
 
@@ -25,7 +25,10 @@ async fn t38_a_proxy_of_the_environment_is_used_only_when_asked_for() {
         }
         return;
     }
-    let dead = format!("http://{}", TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap());
+    // Held, and nobody listens.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let dead = format!("http://{}", held.local_addr().unwrap());
     let mut command = alone("network::t38_a_proxy_of_the_environment_is_used_only_when_asked_for");
     for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env(name, &dead);

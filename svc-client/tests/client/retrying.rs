@@ -1,13 +1,15 @@
 //! What is tried again and what is not (T13 to T18, T20, T23).
 
-use std::time::Duration;
+use std::pin::Pin;
+use std::time::{Duration, SystemTime};
 
 use svc_client::retry::{Idempotency, backoff};
-use svc_client::{Acao, Client, ErrorKind, Outcome, defaults};
-use svc_server::fake::{Fake, Fault, Route};
-use tokio::net::TcpListener;
+use svc_client::{Acao, Client, Clock, ErrorKind, Outcome, defaults};
+use svc_server::fake::{Fake, FakeClock, Fault, Route};
+use tokio::net::TcpSocket;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::{named, proposta};
+use crate::{named, proposta, within};
 
 #[tokio::test]
 async fn t13_without_the_promise_a_proposal_is_posted_once() {
@@ -66,15 +68,75 @@ async fn t14_what_is_believed_of_the_promise_is_a_setting() {
     }
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+/// The second fault, after a first in which the proposal was stored and nobody was told.
+#[tokio::test]
+async fn t14_whatever_comes_after_an_unknown_fate_it_stays_unknown() {
+    for (second, login) in [
+        (Fault::status(429).retry_after("999"), None),
+        (Fault::status(400), None),
+        (Fault::status(403), None),
+        (Fault::status(404), None),
+        (Fault::status(503), None),
+        (Fault::hang_up(), None),
+        (Fault::status(401), Some(Fault::status(503))),
+        (Fault::status(401), Some(Fault::status(401))),
+        (Fault::status(401), None),
+    ] {
+        let fake = Fake::start();
+        let client = fake.client();
+        client.login().await.unwrap();
+        fake.always(Route::Login, login.clone());
+        fake.next(Route::Create, [Fault::hang_up().after_the_effect()]);
+        fake.always(Route::Create, second.clone());
+        let error = client.create_proposta(&proposta("P-1")).await.unwrap_err();
+        assert_eq!((error.outcome(), fake.effects("P-1")), (Outcome::Unknown, 1), "{second:?} {login:?}: {error}");
+    }
+    // That another proposal has this id settles it: ours was never stored.
+    let fake = Fake::start();
+    let client = fake.client();
+    client.create_proposta(&named("P-1", "Bia")).await.unwrap();
+    fake.next(Route::Create, [Fault::hang_up()]);
+    let error = client.create_proposta(&named("P-1", "Ana")).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome(), error.attempts()), (ErrorKind::Conflict, Outcome::Rejected, 2));
+}
+
+#[tokio::test]
+async fn t13_the_promise_is_that_of_the_login_which_an_attempt_goes_out_under() {
+    // Made by the login before, and not by the one that the second attempt needs.
+    let fake = Fake::start();
+    let client = fake.client();
+    client.login().await.unwrap();
+    fake.promise(false);
+    fake.next(Route::Create, [Fault::hang().after_the_effect()]);
+    let posted = tokio::spawn(async move { client.create_proposta(&proposta("P-1")).await });
+    within(async {
+        while fake.effects("P-1") == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    fake.revoke_tokens();
+    fake.advance(defaults::ATTEMPT_TIMEOUT);
+    let error = within(posted).await.unwrap().unwrap_err();
+    assert_eq!((error.outcome(), fake.effects("P-1")), (Outcome::Unknown, 1));
+    // The revoked token may be tried; the fresh one carries no promise, and no proposal.
+    let under = fake.requests(Route::Create);
+    assert!(under.iter().all(|request| request.headers()["authorization"] == under[0].headers()["authorization"]));
+}
+
+/// A port of this machine at which nobody listens, as long as it is held.
+fn nobody() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base = format!("http://{}", socket.local_addr().unwrap());
+    (socket, base)
 }
 
 #[tokio::test]
 async fn t15_without_a_connection_it_is_tried_three_times() {
-    for base in [nobody().await, "http://nao-existe.invalid".to_owned()] {
+    let (_held, refused) = nobody();
+    // A name that no resolver has (RFC 6761).
+    for base in [refused, "http://nao-existe.invalid".to_owned()] {
         for idempotency in [Idempotency::Guaranteed, Idempotency::None] {
             let fake = Fake::start();
             let client = fake.client_builder().base_url(&base).allow_http(true).idempotency(idempotency);
@@ -87,12 +149,15 @@ async fn t15_without_a_connection_it_is_tried_three_times() {
 
 #[tokio::test]
 async fn t17_without_retries_every_failure_is_the_first() {
-    let create = async |client: Client| client.create_proposta(&proposta("P-1")).await.unwrap_err();
+    async fn create(client: Client) -> svc_client::Error {
+        client.create_proposta(&proposta("P-1")).await.unwrap_err()
+    }
     for (route, fault) in [
         (Route::Login, Fault::status(503)),
         (Route::Login, Fault::hang_up()),
         (Route::Create, Fault::status(401)),
         (Route::Create, Fault::status(429).retry_after("0")),
+        (Route::Create, Fault::status(408)),
         (Route::Create, Fault::status(503)),
         (Route::Create, Fault::html(502)),
         (Route::Create, Fault::hang_up()),
@@ -103,11 +168,15 @@ async fn t17_without_retries_every_failure_is_the_first() {
         let error = create(fake.client_builder().max_retries(0).build().unwrap()).await;
         assert_eq!((error.attempts(), fake.requests(route).len()), (1, 1), "{fault:?}");
     }
+    let (fake, (_held, refused)) = (Fake::start(), nobody());
+    assert_eq!(create(fake.client_builder().base_url(refused).max_retries(0).build().unwrap()).await.attempts(), 1);
     let fake = Fake::start();
-    assert_eq!(
-        create(fake.client_builder().base_url(nobody().await).max_retries(0).build().unwrap()).await.attempts(),
-        1
-    );
+    fake.always(Route::Create, Fault::hang());
+    let client = fake.client_builder().max_retries(0).build().unwrap();
+    let call = tokio::spawn(async move { create(client).await });
+    within(fake.arrived(Route::Create, 1)).await;
+    fake.advance(defaults::ATTEMPT_TIMEOUT);
+    assert_eq!((within(call).await.unwrap().attempts(), fake.requests(Route::Create).len()), (1, 1));
 }
 
 #[tokio::test]
@@ -121,12 +190,13 @@ async fn t18_retry_after_is_waited_for_and_too_long_is_an_error_at_once() {
             let fake = Fake::start();
             let value = value.replace("DATE", &date(&fake, 3));
             fake.next(Route::Create, [Fault::status(status).retry_after(&value)]);
+            let began = fake.clock().now();
             let created = fake.client().create_proposta(&proposta("P-1")).await.unwrap();
             assert_eq!(created.attempts(), 2);
-            let waited = fake.clock().ahead();
+            let waited = fake.clock().now().duration_since(began).unwrap();
             assert!(waited >= Duration::from_secs(seconds), "{value}: {waited:?}");
             let most = Duration::from_secs(seconds + 1) + defaults::BACKOFF_BASE;
-            assert!(waited <= most, "{value}: {waited:?}");
+            assert!(fake.clock().ahead() <= most, "{value}: {:?}", fake.clock().ahead());
         }
     }
     for value in ["31", "999999", "DATE"] {
@@ -144,21 +214,50 @@ async fn t18_retry_after_is_waited_for_and_too_long_is_an_error_at_once() {
     }
 }
 
+/// A clock that notes how long the client wants to wait between two attempts.
+struct Noting(FakeClock, UnboundedSender<Duration>);
+
+impl Clock for Noting {
+    fn now(&self) -> SystemTime {
+        self.0.now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        Clock::elapsed(&self.0)
+    }
+
+    fn sleep_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.sleep_until(at)
+    }
+
+    fn pause_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.1.send(at.saturating_sub(self.elapsed())).unwrap();
+        Box::pin(std::future::ready(()))
+    }
+}
+
 #[tokio::test]
-async fn t20_waits_are_spread_and_the_first_send_has_none() {
-    // A generator of Knuth's, so that the thousand are the same each time.
-    let mut random = 1u64;
+async fn t20_a_thousand_waits_are_spread_and_the_first_send_has_none() {
+    let fake = Fake::start();
+    let (note, mut noted) = unbounded_channel();
+    let client = fake.client_builder().clock(Noting(fake.clock().clone(), note)).retry_budget(100, 0).max_retries(1);
+    let client = client.build().unwrap();
+    client.login().await.unwrap();
+    assert!(noted.is_empty(), "no wait before the first send");
+    fake.always(Route::Show, Fault::status(503));
     let mut tenths = [0; 10];
     for _ in 0..1_000 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let wait = backoff(defaults::BACKOFF_BASE, defaults::BACKOFF_CAP, 2, random);
-        assert!(wait <= Duration::from_secs(1));
-        tenths[(wait.as_micros() as usize * 10 / 1_000_001).min(9)] += 1;
+        client.proposta("07070707-0707-4707-8707-070707070707").await.unwrap_err();
+        let wait = noted.try_recv().unwrap();
+        assert!(wait <= defaults::BACKOFF_BASE, "{wait:?}");
+        tenths[(wait.as_micros() as usize * 10 / 500_001).min(9)] += 1;
     }
-    assert!(tenths.iter().all(|count| (60..=140).contains(count)), "{tenths:?}");
-    let fake = Fake::start();
-    fake.client().create_proposta(&proposta("P-1")).await.unwrap();
-    assert_eq!(fake.clock().ahead(), Duration::ZERO);
+    // A hundred each, and more than six deviations of ten from it either way in none.
+    assert!(tenths.iter().all(|count| (40..=160).contains(count)), "{tenths:?}");
+    for (retry, most) in [(2, 1_000), (3, 2_000), (4, 4_000), (5, 5_000), (40, 5_000)] {
+        let longest = backoff(defaults::BACKOFF_BASE, defaults::BACKOFF_CAP, retry, u64::MAX);
+        assert_eq!(longest, Duration::from_millis(most), "retry {retry}");
+    }
 }
 
 #[tokio::test]

@@ -42,10 +42,13 @@ async fn the_server_s_violations_are_the_caller_s() {
     let error = fake.client().create_proposta(&to("P-1", "Ana", "http://10.0.0.1/")).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Rejected);
     let violation = &error.violations()[0];
-    assert_eq!((violation.pointer.as_str(), violation.code.as_str()), ("/webhook_url", "url_invalida"));
+    assert_eq!((violation.propriedade.as_str(), violation.codigo.as_str()), ("/webhook_url", "url_invalida"));
     let invalid: svc_client::Error = NovaProposta::builder("P-1").build().unwrap_err().into();
     assert_eq!((invalid.kind(), invalid.outcome(), invalid.attempts()), (ErrorKind::Config, Outcome::NotSent, 0));
-    assert_eq!(invalid.violations()[0].code, "campo_obrigatorio");
+    assert_eq!(invalid.violations()[0].codigo, "campo_obrigatorio");
+    assert!(
+        invalid.to_string().starts_with("request was not sent: the proposal is at fault, /cliente campo_obrigatorio")
+    );
 }
 
 #[tokio::test]
@@ -159,11 +162,12 @@ fn t39_every_default_is_a_constant() {
     assert_eq!((defaults::BUDGET_PERCENT, defaults::BUDGET_FLOOR), (20, 10));
     assert_eq!((defaults::REFRESH_AHEAD, defaults::LAST_SECONDS), (seconds(300), seconds(10)));
     assert_eq!((defaults::LOGIN_GAP, defaults::LOGIN_GAP_CAP), (seconds(1), seconds(30)));
-    assert_eq!(defaults::SHARED_FAILURE, seconds(1));
+    assert_eq!((defaults::SHARED_FAILURE, defaults::LOGIN_RETRY_AFTER_CAP), (seconds(1), seconds(60)));
     assert_eq!((defaults::POOL_IDLE_TIMEOUT, defaults::POOL_MAX_IDLE), (seconds(10), 8));
     assert_eq!((defaults::MAX_ANSWER_BYTES, defaults::MAX_KEPT_BODY_BYTES), (1_048_576, 8_192));
     assert_eq!(defaults::IDEMPOTENCY, Idempotency::Auto);
-    assert_eq!((webhook::DEFAULT_TOLERANCE, webhook::REMEMBERED), (seconds(300), seconds(345_600)));
+    assert_eq!((webhook::DEFAULT_TOLERANCE, webhook::CLAIM), (seconds(300), seconds(60)));
+    assert_eq!(webhook::REMEMBERED, seconds(4 * 86_400));
 }
 
 #[tokio::test]
@@ -186,15 +190,24 @@ async fn answers_and_errors_are_read_as_far_as_they_may_be() {
 #[tokio::test]
 async fn a_stranger_s_answer_does_not_write_into_the_log() {
     let fake = Fake::start();
-    fake.expire_tokens();
     // What another server may answer, with the status of ours.
-    let odd =
-        "{\"codigo\":\"a\\nlinha 111.444.777-35\",\"violacoes\":[{\"propriedade\":\"/x\\ny\",\"codigo\":\"ok\"},7]}";
+    let odd = r#"{"codigo":"a\nlinha 111.444.777-35","violacoes":[{"propriedade":"/x\ny","codigo":"ok"},7,
+        {"propriedade":"/cliente/cpf","codigo":"formato_invalido","razao":"Ana 111.444.777-35"},
+        {"propriedade":"","codigo":"nome Ana"}]}"#;
     fake.always(Route::Show, Fault::body(odd));
     let error = fake.client().proposta("07070707-0707-4707-8707-070707070707").await.unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("the service answered with an error, status 404, (field) ok, request "), "{text}");
-    assert_eq!(error.violations().len(), 1, "the other is no violation");
+    assert!(
+        text.starts_with("the service answered with an error, status 404, /cliente/cpf formato_invalido, request "),
+        "{text}"
+    );
+    assert_eq!((error.code(), error.violations().len()), (None, 1), "the others cannot be the service's");
+    assert!(!format!("{error:?}").contains("111.444"), "{error:?}");
+    let many = format!(r#"{{"violacoes":[{}{{}}]}}"#, r#"{"propriedade":"/x","codigo":"ok"},"#.repeat(1_000));
+    fake.always(Route::Show, Fault::body(many));
+    let error = fake.client().proposta("07070707-0707-4707-8707-070707070707").await.unwrap_err();
+    assert!(error.violations().len() <= 64);
+    assert_eq!(error.raw_body().len(), defaults::MAX_KEPT_BODY_BYTES);
 }
 
 #[test]
@@ -207,6 +220,8 @@ fn settings_that_would_leak_or_fail_later_are_refused() {
         "http://example.com",
         "https://u:p@example.com",
         "https://example.com?x",
+        "https://example.com#x",
+        "https://example.com/#x",
     ] {
         assert_eq!(build(bad).unwrap_err().kind(), ErrorKind::Config, "{bad}");
     }

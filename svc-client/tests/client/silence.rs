@@ -73,6 +73,12 @@ async fn t27_no_text_and_no_trace_tells_a_secret_or_a_person() {
     errors.push(client.create_proposta(&named("P-1", "Outra Beltrana")).await.unwrap_err());
     fake.always(Route::Login, Fault::body(r#"{"access_token":"eyJhbGciOi\n","token_type":"Bearer","expires_in":1}"#));
     errors.push(fake.client().proposta(id).await.unwrap_err());
+    // A delivery, and what its signature is.
+    let webhook = fake.accept(id).await.unwrap();
+    let hex = webhook.header("x-svc-signature").unwrap().to_owned();
+    let told = fake.verifier().parse_at(&webhook.headers, &webhook.body, fake.clock().now()).unwrap();
+    let refused = fake.verifier().parse_at(&webhook.headers, b"{}", fake.clock().now()).unwrap_err();
+    texts.push(format!("{told:?} {refused:?} {refused} {}", refused.hint()));
     for error in &errors {
         let source = std::error::Error::source(error).map(ToString::to_string);
         texts.push(format!("{error} {error:?} {error:#?} {source:?}"));
@@ -94,6 +100,7 @@ async fn t27_no_text_and_no_trace_tells_a_secret_or_a_person() {
     assert!(!log.contains(&format!("/{id}")), "the route's template, not the path");
     for text in texts.iter().chain([&log]) {
         assert_silent(&fake, text);
+        assert!(!text.contains(&hex), "{text}");
     }
 }
 

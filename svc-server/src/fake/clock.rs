@@ -30,14 +30,14 @@ impl FakeClock {
         *self.ahead.borrow()
     }
 
-    /// Puts it forward.
+    /// Puts it forward, by a century in all at most.
     pub fn advance(&self, time: Duration) {
-        self.ahead.send_modify(|ahead| *ahead += time);
+        self.ahead.send_modify(|ahead| *ahead = ahead.saturating_add(time).min(CENTURY));
     }
 
     /// Puts it forward to a time, if that is still to come.
     fn advance_to(&self, at: Duration) {
-        self.ahead.send_modify(|ahead| *ahead += at.saturating_sub(self.began.elapsed() + *ahead));
+        self.advance(at.saturating_sub(self.elapsed()));
     }
 
     /// Sees when it is put forward.
@@ -49,6 +49,8 @@ impl FakeClock {
         self.began.elapsed() + self.ahead()
     }
 }
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl svc_client::Clock for FakeClock {
     fn now(&self) -> SystemTime {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use hyper::{Method, Request};
 
 /// A call of the interface.
@@ -18,6 +19,8 @@ pub enum Route {
     Find,
     /// `POST /v1/propostas/{id_proposta_svc}/reenviar-webhook`
     ResendWebhook,
+    /// `POST /v1/propostas/{id_proposta_svc}/reenviar-mensagem`
+    ResendMessage,
     /// `/confirmar/{id_proposta_svc}`
     Confirm,
     /// Everything else.
@@ -31,6 +34,7 @@ impl Route {
             (&Method::POST, "/v1/propostas") => Self::Create,
             (&Method::GET, "/v1/propostas") => Self::Find,
             (&Method::POST, path) if path.ends_with("/reenviar-webhook") => Self::ResendWebhook,
+            (&Method::POST, path) if path.ends_with("/reenviar-mensagem") => Self::ResendMessage,
             (&Method::GET, path) if path.starts_with("/v1/propostas/") => Self::Show,
             (_, path) if path.starts_with("/confirmar/") => Self::Confirm,
             _ => Self::Other,
@@ -55,7 +59,7 @@ pub struct Fault {
     pub(crate) kind: Kind,
     /// Whether the request reaches the server before.
     pub(crate) effect: bool,
-    pub(crate) retry_after: Option<String>,
+    pub(crate) retry_after: Option<HeaderValue>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ pub(crate) enum Kind {
     None,
     Status(u16),
     Html(u16),
-    Redirect(String),
+    Redirect(HeaderValue),
     BrokenJson,
     Body(String),
     Delay(Duration),
@@ -83,7 +87,7 @@ impl Fault {
         Self::new(Kind::None, true)
     }
 
-    /// An error with this status, in the service's form, and no effect.
+    /// An error with this status and no effect, in the service's words for it; where it has none, in RFC 9457's.
     ///
     /// # Panics
     ///
@@ -104,8 +108,12 @@ impl Fault {
     }
 
     /// 302 to another address, and no effect.
+    ///
+    /// # Panics
+    ///
+    /// For a text that cannot stand in a header.
     pub fn redirect(to: impl Into<String>) -> Self {
-        Self::new(Kind::Redirect(to.into()), false)
+        Self::new(Kind::Redirect(header(to.into())), false)
     }
 
     /// The effect, and a 200 whose JSON breaks off.
@@ -151,9 +159,17 @@ impl Fault {
     }
 
     /// The same with a `Retry-After`: seconds, an HTTP date, or anything else.
+    ///
+    /// # Panics
+    ///
+    /// For a text that cannot stand in a header.
     #[must_use]
     pub fn retry_after(mut self, value: impl Into<String>) -> Self {
-        self.retry_after = Some(value.into());
+        self.retry_after = Some(header(value.into()));
         self
     }
+}
+
+fn header(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("a text that can stand in a header")
 }

@@ -17,13 +17,13 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use svc_core::{Acao, PropostaId};
+use svc_core::Invalid;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::auth::Refused;
 use crate::fake::fault::Kind;
-use crate::fake::{FakeClock, Fault, NotAnswered, Route};
+use crate::fake::{FakeClock, Fault, Route};
 use crate::reply::{Problem, X_SVC_CAPABILITIES, X_SVC_REPLAYED};
 
 pub(crate) struct Front {
@@ -62,8 +62,11 @@ impl Front {
 
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            // What fails here is the caller's connection.
-            let Ok((stream, _)) = listener.accept().await else { continue };
+            let Ok((stream, _)) = listener.accept().await else {
+                // A caller's broken connection; or no descriptor is left, and others must end first.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
             let front = Arc::clone(&self);
             let mut closing = self.closing.subscribe();
             tokio::spawn(async move {
@@ -103,7 +106,7 @@ impl Front {
             }
             Kind::Redirect(to) => {
                 let mut answer = with_status(302, Bytes::new());
-                answer.headers_mut().extend(HeaderValue::try_from(to).map(|to| (LOCATION, to)));
+                answer.headers_mut().insert(LOCATION, to);
                 answer
             }
             Kind::BrokenJson => or_empty(answer).map(|body| Paced::whole(body.slice(..body.len() / 2))),
@@ -123,7 +126,7 @@ impl Front {
             // What was cut or replaced has another length than the true answer.
             answer.headers_mut().remove(CONTENT_LENGTH);
         }
-        if let Some(value) = retry_after.and_then(|value| HeaderValue::try_from(value).ok()) {
+        if let Some(value) = retry_after {
             answer.headers_mut().insert(RETRY_AFTER, value);
         }
         Ok(answer)
@@ -184,19 +187,6 @@ impl Front {
         Ok(Response::from_parts(head, body))
     }
 
-    /// Answers in the customer's place.
-    pub(crate) async fn answer(&self, id: PropostaId, acao: Acao) -> Result<(), NotAnswered> {
-        let request = Request::get(format!("/confirmar/{id}?acao={acao}")).header("host", self.inner.to_string());
-        let request = request.body(Bytes::new()).expect("an id and an action are a path and a query");
-        let unanswered = |status, code: &str| NotAnswered { status, code: code.to_owned() };
-        let answer = self.ask(request).await.map_err(|HungUp| unanswered(503, "indisponivel"))?;
-        if answer.status().is_success() {
-            return Ok(());
-        }
-        let problem: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
-        Err(unanswered(answer.status().as_u16(), problem["codigo"].as_str().unwrap_or_default()))
-    }
-
     pub(crate) fn next(&self, route: Route, faults: impl IntoIterator<Item = Fault>) {
         self.lock().next.entry(route).or_default().extend(faults);
     }
@@ -247,9 +237,10 @@ fn bearer(request: &Request<Bytes>) -> Option<&str> {
     request.headers().get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// The service's own words for a status, where it has some.
+/// The service's own words for a status, where it has some; else what RFC 9457 has for all.
 fn problem(status: u16) -> Response<Paced> {
     let problem = match status {
+        400 => Problem::Invalid(Invalid::unreadable()),
         401 => Problem::Token(Refused::Invalid),
         404 => Problem::ProposalNotFound,
         408 => Problem::Timeout,
@@ -259,7 +250,11 @@ fn problem(status: u16) -> Response<Paced> {
         429 => Problem::TooManyAttempts(1),
         500 => Problem::Internal,
         503 => Problem::Unavailable(1),
-        other => return with_status(other, Bytes::new()),
+        other => {
+            let mut answer = with_status(other, format!(r#"{{"type":"about:blank","status":{other}}}"#).into());
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+            return answer;
+        }
     };
     let mut answer = problem.reply(ORDERED).map(Paced::Whole);
     // Only what was ordered: without it nobody is told to wait.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -13,12 +13,13 @@ use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use svc_core::{Delivery, SVC_SIGNATURE, Secret, Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+use svc_core::{Delivery, EventoId, SVC_SIGNATURE, Secret, Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, copy_bidirectional, duplex};
 use tokio::net::TcpStream;
 
+use crate::app::App;
 use crate::fake::FakeClock;
-use crate::partners::DEMO_WEBHOOK_SECRET;
+use crate::partners::{DEMO_CLIENT_ID, DEMO_WEBHOOK_SECRET};
 use crate::seams::Transport;
 
 /// A notification as it goes out: header pairs, names in lower case, and the body's bytes.
@@ -109,13 +110,31 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// The way out of the fake.
 pub(crate) struct Mail {
     clock: FakeClock,
+    /// The server, once there is one: whose secrets sign what is signed again.
+    app: OnceLock<Arc<App>>,
     faults: Mutex<VecDeque<WebhookFault>>,
     sent: Mutex<Vec<Webhook>>,
 }
 
 impl Mail {
     pub(crate) fn new(clock: FakeClock) -> Self {
-        Self { clock, faults: Mutex::default(), sent: Mutex::default() }
+        Self { clock, app: OnceLock::new(), faults: Mutex::default(), sent: Mutex::default() }
+    }
+
+    pub(crate) fn of(&self, app: Arc<App>) {
+        let _ = self.app.set(app);
+    }
+
+    /// What signs an event's notifications.
+    async fn signer(&self, event: Option<&str>) -> Signer {
+        let whole = match (self.app.get(), event.and_then(EventoId::parse)) {
+            (Some(app), Some(event)) => app.store.whole(event.proposta()).await.ok().flatten(),
+            _ => None,
+        };
+        let client_id = whole.as_ref().map_or(DEMO_CLIENT_ID, |whole| whole.proposta.client_id());
+        let partners = self.app.get().map(|app| app.config.partners.current());
+        let signer = partners.as_ref().and_then(|partners| Some(partners.get(client_id)?.signer().clone()));
+        signer.unwrap_or_else(|| Signer::new(&Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this crate")))
     }
 
     pub(crate) fn next(&self, fault: WebhookFault) {
@@ -170,10 +189,11 @@ impl Mail {
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
+        let event = head.headers.get(WEBHOOK_ID).and_then(|event| event.to_str().ok());
         let mut webhook = Webhook {
+            signer: self.signer(event).await,
             headers: head.headers.iter().map(text).collect(),
             body: body.collect().await?.to_bytes(),
-            signer: Signer::new(&Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this crate")),
             signed_at: self.clock.now(),
         };
         let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
