@@ -1,7 +1,8 @@
 //! A partner's receiver of notifications, on axum: the extractor believes, the handler works it off once.
 //!
 //! `SVC_WEBHOOK_SECRET=whsec_… cargo run -p svc-examples --bin receiver-axum`, then send proposals whose `webhook_url` is
-//! `http://127.0.0.1:3000/webhooks/svc`.
+//! `http://127.0.0.1:3000/webhooks/svc`. Its own crate would need
+//! `svc-client = { version = "0.1", default-features = false, features = ["axum"] }` and `axum` with the feature `macros`.
 
 use std::time::SystemTime;
 

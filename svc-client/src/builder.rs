@@ -106,7 +106,14 @@ impl ClientBuilder {
         Ok(Self::new(read(BASE_URL)?, read(CLIENT_ID)?, ClientSecret::from(read(CLIENT_SECRET)?)))
     }
 
-    /// Another base URL: the one line to change between the test service and the real one.
+    /// Other credentials.
+    pub fn credentials(mut self, client_id: impl Into<String>, client_secret: impl Into<ClientSecret>) -> Self {
+        (self.client_id, self.client_secret) = (client_id.into(), client_secret.into());
+        self
+    }
+
+    /// Another base URL, such as `https://propostas.example.com`, without the `/v1` of the calls: the one line to change
+    /// between the test service and the real one.
     pub fn base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = base_url.into();
         self
@@ -228,8 +235,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config): the base URL is no http or https address without query, or is http
-    /// to another machine; credentials are empty or have blanks round them; the app's name cannot stand in a header; a proxy
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config): the base URL is no http or https address without query, ends in
+    /// `/v1`, or is http to another machine; credentials are empty or have blanks round them; the app's name cannot stand in a header; a proxy
     /// is no URL; or TLS cannot be set up, which is so where a machine has no certificate authorities, even for http.
     pub fn build(self) -> Result<Client> {
         let base_url = self.base_url.trim_end_matches('/').to_owned();
@@ -276,6 +283,9 @@ fn check(base_url: &str, allow_http: bool) -> Result<()> {
         || uri.authority().is_some_and(|authority| authority.as_str().contains('@'))
     {
         return Err(Error::config("base URL has a query, a fragment or credentials"));
+    }
+    if uri.path().ends_with("/v1") {
+        return Err(Error::config("base URL ends in /v1, which the calls bring with them"));
     }
     match uri.scheme_str() {
         Some("https") => Ok(()),

@@ -39,7 +39,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting of the client, or a proposal that no server would take: nothing was sent.
+    /// A setting of the client, an argument, or a proposal that no server would take ([`Invalid`] becomes one by `?`):
+    /// nothing was sent.
     Config,
     /// The login was answered with an error; [`Error::status`] 401 says that the credentials are wrong.
     Login,
@@ -63,7 +64,7 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It never reached the server.
+    /// The request itself never went out, though a login for it may have.
     NotSent,
     /// The server refused it: nothing changed there.
     Rejected,
@@ -200,8 +201,8 @@ impl Error {
         self.0.attempts
     }
 
-    /// Whether the same call may succeed later: the service was away or busy, or a connection broke. What is wrong with
-    /// the request, the credentials or a certificate does not pass by itself.
+    /// Whether the same call may succeed later: no connection, a broken one, time ran out, 408, 429, or 5xx. What is wrong
+    /// with the request, the credentials or a certificate does not pass by itself.
     ///
     /// This is about the fault. Whether a second call may do harm is what [`outcome`](Self::outcome) tells: posting the
     /// **same** `id_proposta_parceiro` again never does where the service keeps the promise of C9.
@@ -234,12 +235,26 @@ impl fmt::Display for Error {
             ErrorKind::Timeout => "the service did not answer in time",
             ErrorKind::Transport => "the connection to the service broke",
             ErrorKind::Api => "the service answered with an error",
-            ErrorKind::Conflict => "the proposal's state or its id stands in the way",
+            ErrorKind::Conflict => match self.code() {
+                Some(IN_USE) => "another proposal has this id_proposta_parceiro",
+                Some("proposta_ja_respondida") => "the customer has given the other answer already",
+                Some("proposta_sem_resposta") => "the customer has not answered yet",
+                _ => "the proposal's state stands in the way",
+            },
             ErrorKind::Decode => "the service's answer cannot be read",
         })?;
-        // Our own words, and worth more than that there are some.
-        if let (ErrorKind::Config, true, Some(cause)) = (self.0.kind, self.0.violations.is_empty(), &self.0.cause) {
-            write!(f, ": {cause}")?;
+        // What was set wrongly, and what kept a connection from coming about: without it the line says nothing.
+        let says_more = match self.0.kind {
+            ErrorKind::Config => self.0.violations.is_empty(),
+            ErrorKind::Connect => true,
+            _ => false,
+        };
+        if let (true, Some(cause)) = (says_more, &self.0.cause) {
+            let mut root: &dyn StdError = &**cause;
+            while let Some(deeper) = root.source() {
+                root = deeper;
+            }
+            write!(f, ": {root}")?;
         }
         if let Some(status) = self.0.status {
             write!(f, ", status {}", status.as_u16())?;
@@ -251,8 +266,14 @@ impl fmt::Display for Error {
             let place = if propriedade.is_empty() { "body" } else { propriedade };
             write!(f, ", {place} {codigo}")?;
         }
+        if let Some(wait) = self.0.retry_after {
+            write!(f, ", retry after {} s", wait.as_secs())?;
+        }
         if let Some(request_id) = &self.0.request_id {
             write!(f, ", request {request_id}")?;
+        }
+        if self.0.outcome == Outcome::Unknown {
+            f.write_str("; it may have had its effect")?;
         }
         Ok(())
     }
@@ -280,6 +301,8 @@ fn is_word(text: &str) -> bool {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
+            // What `fn main() -> Result` prints is this.
+            .field("message", &self.to_string())
             .field("kind", &self.0.kind)
             .field("outcome", &self.0.outcome)
             .field("status", &self.0.status)

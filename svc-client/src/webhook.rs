@@ -3,12 +3,14 @@
 //! One [`Verifier`] at start, one [`parse`](Verifier::parse) a request, over the headers and the **raw** body: a body that
 //! was parsed and written again has other bytes, and no signature.
 
+use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use svc_core::{BadNotificacao, Verifier as Core};
+use svc_core::Verifier as Core;
 
-pub use svc_core::{BadSecret, Header, Received, Resposta, Secret, VerifyError};
+pub use svc_core::{BadNotificacao, BadSecret, Header, Received, Resposta, Secret, VerifyError};
 
 mod deduper;
 #[cfg(feature = "axum")]
@@ -21,7 +23,7 @@ pub use extract::{MAX_BODY_BYTES, SignedNotificacao, SignedNotificacaoRejection}
 pub use headers::Headers;
 pub use testing::sign_for_test;
 
-/// How far a delivery's timestamp may lie from this machine's clock (C30).
+/// 300 s: how far a delivery's timestamp may lie from this machine's clock (C30).
 pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(svc_core::DEFAULT_TOLERANCE_SECONDS);
 
 /// Verifies notifications, under any of the live secrets.
@@ -40,10 +42,16 @@ pub const DEFAULT_TOLERANCE: Duration = Duration::from_secs(svc_core::DEFAULT_TO
 /// let altered = body.map(|byte| if byte == b'1' { b'2' } else { byte });
 /// assert!(matches!(verifier.parse(&headers, &altered), Err(ParseError::Verify(VerifyError::Mismatch(_)))));
 /// ```
-#[derive(Clone, Debug)]
-pub struct Verifier(Core);
+#[derive(Clone)]
+pub struct Verifier {
+    core: Core,
+    clock: Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>,
+}
 
 /// A believed notification: its fields, and what its headers say of the event and of this attempt.
+///
+/// The fields are those of the body, by the names of the interface: `id_proposta_svc` and `id_proposta_parceiro` are
+/// [`String`]s, `status` is a [`Resposta`], and `timestamp`, when the customer answered, a `chrono::DateTime<Utc>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notificacao {
     body: svc_core::Notificacao,
@@ -110,26 +118,46 @@ pub enum ParseError {
 impl Verifier {
     /// Keys it with one secret.
     pub fn new(secret: &Secret) -> Self {
-        Self(Core::new(secret))
+        Self { core: Core::new(secret), clock: None }
     }
 
-    /// Believes the previous secret too, as during a rotation.
+    /// Believes another secret too, as during a rotation; as often as there are live ones.
     #[must_use]
     pub fn also(self, previous: &Secret) -> Self {
-        Self(self.0.also(previous))
+        Self { core: self.core.also(previous), ..self }
     }
 
     /// Sets how far a delivery's timestamp may lie from this machine's clock; [`DEFAULT_TOLERANCE`] unless set. Nothing
     /// asks for the very second, and switches nothing off.
     #[must_use]
     pub fn tolerance(self, tolerance: Duration) -> Self {
-        Self(self.0.tolerance(tolerance.as_secs()))
+        Self { core: self.core.tolerance(tolerance.as_secs()), ..self }
     }
 
     /// Refuses deliveries without a signed timestamp, which a recorded one could be without.
     #[must_use]
     pub fn require_timestamp(self) -> Self {
-        Self(self.0.require_timestamp())
+        Self { core: self.core.require_timestamp(), ..self }
+    }
+
+    /// Goes by another clock than this machine's: for tests.
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use svc_client::webhook::{Secret, Verifier, sign_for_test};
+    /// let secret = Secret::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+    /// let then = UNIX_EPOCH + Duration::from_secs(1_795_811_504);
+    /// let headers = sign_for_test(&secret, b"{}", then);
+    /// assert!(Verifier::new(&secret).verify(&headers, b"{}").is_err()); // too old, or too new
+    /// assert!(Verifier::new(&secret).clock(move || then).verify(&headers, b"{}").is_ok());
+    /// ```
+    #[must_use]
+    pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { clock: Some(Arc::new(now)), ..self }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.clock.as_ref().map_or_else(SystemTime::now, |clock| clock())
     }
 
     /// Verifies headers and raw body by this machine's clock.
@@ -138,7 +166,7 @@ impl Verifier {
     ///
     /// [`VerifyError`] says what is missing, malformed, wrong or late; never what would be right.
     pub fn verify(&self, headers: &(impl Headers + ?Sized), body: &[u8]) -> Result<(), VerifyError> {
-        self.verify_at(headers, body, SystemTime::now())
+        self.verify_at(headers, body, self.now())
     }
 
     /// The same by another clock.
@@ -162,7 +190,7 @@ impl Verifier {
         now: SystemTime,
     ) -> Result<Received<'h>, VerifyError> {
         let (received, now) = (headers.received()?, now.duration_since(UNIX_EPOCH));
-        self.0.verify(received, body, now.map_or(0, |since| since.as_secs()))?;
+        self.core.verify(received, body, now.map_or(0, |since| since.as_secs()))?;
         Ok(received)
     }
 
@@ -172,7 +200,7 @@ impl Verifier {
     ///
     /// [`ParseError::Verify`] as [`verify`](Self::verify); [`ParseError::Body`] for a body that is no notification.
     pub fn parse(&self, headers: &(impl Headers + ?Sized), body: &[u8]) -> Result<Notificacao, ParseError> {
-        self.parse_at(headers, body, SystemTime::now())
+        self.parse_at(headers, body, self.now())
     }
 
     /// The same by another clock.
@@ -194,6 +222,12 @@ impl Verifier {
             event_id: text(received.id),
             attempted_at: seconds.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds))),
         })
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.core.fmt(f)
     }
 }
 

@@ -144,7 +144,8 @@ impl VerifyError {
                 "the request is not from the service, or a proxy in front takes out headers that it does not know"
             }
             Self::Missing(_) => {
-                "a proxy in front takes out some of the webhook-* headers; all three of them belong together, and                  require_timestamp asks for them"
+                "the delivery has x-svc-signature alone and require_timestamp asks for more, or a proxy in front takes out some of \
+                 the webhook-* headers, of which all three belong together"
             }
             Self::Repeated(_) => "a proxy in front adds headers of its own, or somebody tries what you do with two",
             Self::Malformed(_) => {

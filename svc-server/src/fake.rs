@@ -21,7 +21,7 @@
 //!
 //! // What your receiver would get, for a test of it: headers, and the body's bytes.
 //! let webhook = fake.accept(&created.id_proposta_svc).await.unwrap();
-//! let told = fake.verifier().parse_at(&webhook.headers, &webhook.body, fake.clock().now()).unwrap();
+//! let told = fake.verifier().parse(&webhook.headers, &webhook.body).unwrap();
 //! assert_eq!(told.status, Resposta::Aceito);
 //! assert_eq!((fake.logins(), fake.effects("PARC-1")), (1, 1));
 //! # });
@@ -58,7 +58,7 @@ use bytes::Bytes;
 use hyper::Request;
 use svc_client::webhook::{Secret, Verifier};
 use svc_client::{Client, ClientBuilder};
-use svc_core::{Acao, PropostaId, TOKEN_LIFE_SECONDS};
+use svc_core::{Acao, PropostaId, Signer, TOKEN_LIFE_SECONDS};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -195,9 +195,33 @@ impl Fake {
         DEMO_WEBHOOK_SECRET
     }
 
-    /// A verifier of its partner's notifications.
+    /// A verifier of its partner's notifications that lives by its clock, with the secret of its start.
     pub fn verifier(&self) -> Verifier {
-        Verifier::new(&Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this crate"))
+        let clock = self.clock.clone();
+        let secret = Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this crate");
+        Verifier::new(&secret).clock(move || clock.now())
+    }
+
+    /// Changes its partner's webhook secrets, newest first, as the service's operator does step by step.
+    ///
+    /// ```
+    /// use svc_server::fake::Fake;
+    /// let (fake, new) = (Fake::start(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    /// fake.webhook_secrets(&[new, fake.webhook_secret()]); // both are live
+    /// fake.webhook_secrets(&[new]); // the old one is gone
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// For none at all, and for a text that is no webhook secret.
+    pub fn webhook_secrets(&self, newest_first: &[&str]) {
+        let secrets = newest_first.iter().map(|text| Secret::parse(text).expect("a webhook secret"));
+        let signer = secrets.fold(None, |signer: Option<Signer>, secret| match signer {
+            None => Some(Signer::new(&secret)),
+            Some(signer) => Some(signer.also(&secret)),
+        });
+        let signer = signer.expect("one webhook secret at least");
+        self.app.config.partners.replace(Partners::demonstration_signing(signer));
     }
 
     /// Its clock.

@@ -166,9 +166,14 @@ impl Partners {
     /// The one partner of a first try, whose secrets everybody knows. For a server on a loopback address only.
     pub fn demonstration() -> Self {
         let secret = Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this file, and a doc test");
+        Self::demonstration_signing(Signer::new(&secret))
+    }
+
+    /// The same with other webhook secrets.
+    pub(crate) fn demonstration_signing(signer: Signer) -> Self {
         let partner = Partner {
             client_secret: SecretDigest::of(DEMO_CLIENT_SECRET),
-            signer: Signer::new(&secret),
+            signer,
             creditor_name: "Credora de Demonstração S.A.".to_owned(),
             sample: true,
         };

@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How long a [`MemoryDeduper`] remembers. The schedule in production ends after 84 hours at most, unless a receiver asks
+/// 4 days: how long a [`MemoryDeduper`] remembers. The schedule in production ends after 84 hours at most, unless a receiver asks
 /// for longer waits.
 pub const REMEMBERED: Duration = Duration::from_secs(4 * 24 * 60 * 60);
-/// How long a claim lasts that nobody finishes, as when its handler was dropped. The service waits 15 seconds for an answer.
+/// 60 s: how long a claim lasts that nobody finishes, as when its handler was dropped. The service waits 15 seconds for an answer.
 pub const CLAIM: Duration = Duration::from_secs(60);
 
 /// What a receiver has to do with a notification that it believes.

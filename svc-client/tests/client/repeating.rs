@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use svc_client::webhook::{CLAIM, Claim, Deduper, Header, MemoryDeduper, REMEMBERED, VerifyError};
+use svc_client::webhook::{CLAIM, Claim, Deduper, Header, MemoryDeduper, REMEMBERED, Secret, Verifier, VerifyError};
 use svc_core::{Perfil, Policy};
 use svc_server::fake::{Fake, WebhookFault};
 
@@ -92,4 +92,29 @@ async fn the_fake_answers_for_the_customer_in_production_too() {
     assert_eq!((told.id_proposta_svc.as_str(), told.status.as_str()), (id, "RECUSADO"));
     assert_eq!(fake.accept(id).await.unwrap_err().code, "proposta_ja_respondida");
     assert_eq!(fake.accept("07070707-0707-4707-8707-070707070707").await.unwrap_err().status, 404);
+}
+
+#[tokio::test]
+async fn a_webhook_secret_is_changed_without_loss_as_the_recipe_says() {
+    const NEW: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let fake = Fake::start();
+    let old = fake.webhook_secret();
+    let [with_old, with_new] = [old, NEW].map(|secret| {
+        let clock = fake.clock().clone();
+        Verifier::new(&Secret::parse(secret).unwrap()).clock(move || clock.now())
+    });
+    let with_both = with_new.clone().also(&Secret::parse(old).unwrap());
+    // Who believes what the service sends: a receiver with the old secret, with both, with the new one.
+    for (step, secrets, believed) in [
+        ("before", &[old][..], [true, true, false]),
+        ("both are live", &[NEW, old], [true, true, false]),
+        ("the old one is gone", &[NEW], [false, true, true]),
+    ] {
+        fake.webhook_secrets(secrets);
+        fake.advance(Duration::from_secs(3_600));
+        let created = fake.client().create_proposta(&crate::proposta(step)).await.unwrap();
+        let webhook = fake.accept(&created.id_proposta_svc).await.unwrap();
+        let verdicts = [&with_old, &with_both, &with_new].map(|it| it.parse(&webhook.headers, &webhook.body).is_ok());
+        assert_eq!(verdicts, believed, "{step}");
+    }
 }

@@ -143,6 +143,7 @@ async fn t15_without_a_connection_it_is_tried_three_times() {
             let error = client.build().unwrap().create_proposta(&proposta("P-1")).await.unwrap_err();
             assert_eq!((error.kind(), error.outcome(), error.attempts()), (ErrorKind::Connect, Outcome::NotSent, 3));
             assert!(error.is_retryable());
+            assert!(error.to_string().starts_with("no connection to the service: "), "{error}");
         }
     }
 }
@@ -210,6 +211,7 @@ async fn t18_retry_after_is_waited_for_and_too_long_is_an_error_at_once() {
         );
         assert!(error.retry_after().unwrap() >= Duration::from_secs(31));
         assert!(error.is_retryable(), "later");
+        assert!(error.to_string().contains(", retry after "), "{error}");
         assert_eq!((fake.clock().ahead(), fake.requests(Route::Create).len()), (Duration::ZERO, 1));
     }
 }
@@ -290,7 +292,7 @@ async fn t23_another_proposal_under_the_same_id_is_a_conflict_and_the_same_one_a
     assert_eq!((error.code(), error.attempts()), (Some("id_proposta_parceiro_em_uso"), 1));
     let text = error.to_string();
     let start =
-        "the proposal's state or its id stands in the way, status 409, code id_proposta_parceiro_em_uso, request ";
+        "another proposal has this id_proposta_parceiro, status 409, code id_proposta_parceiro_em_uso, request ";
     assert!(text.starts_with(start), "{text}");
 }
 

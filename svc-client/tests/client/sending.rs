@@ -151,6 +151,48 @@ async fn t36_amounts_are_exact_both_ways() {
     }
 }
 
+/// What a reader of the documentation sees of a constant, since rustdoc does not show a duration.
+fn documented(source: &str, name: &str) -> String {
+    let before = source.split(&format!("pub const {name}:")).next().unwrap();
+    let lines: Vec<_> = before.lines().rev().take_while(|line| line.starts_with("///")).collect();
+    lines.last().unwrap().trim_start_matches("/// ").split(':').next().unwrap().to_owned()
+}
+
+#[test]
+fn t39_the_documentation_has_the_figures_of_the_constants() {
+    let source = include_str!("../../src/defaults.rs");
+    let written = |time: Duration| match time.subsec_millis() {
+        0 => format!("{} s", time.as_secs()),
+        millis => format!("{millis} ms"),
+    };
+    for (name, value) in [
+        ("CONNECT_TIMEOUT", written(defaults::CONNECT_TIMEOUT)),
+        ("ATTEMPT_TIMEOUT", written(defaults::ATTEMPT_TIMEOUT)),
+        ("LOGIN_TIMEOUT", written(defaults::LOGIN_TIMEOUT)),
+        ("TOTAL_TIMEOUT", written(defaults::TOTAL_TIMEOUT)),
+        ("MAX_RETRIES", defaults::MAX_RETRIES.to_string()),
+        ("BACKOFF_BASE", written(defaults::BACKOFF_BASE)),
+        ("BACKOFF_CAP", written(defaults::BACKOFF_CAP)),
+        ("MAX_RETRY_AFTER", written(defaults::MAX_RETRY_AFTER)),
+        ("BUDGET_PERCENT", format!("{} %", defaults::BUDGET_PERCENT)),
+        ("BUDGET_FLOOR", defaults::BUDGET_FLOOR.to_string()),
+        ("IDEMPOTENCY", format!("{:?}", defaults::IDEMPOTENCY)),
+        ("POOL_IDLE_TIMEOUT", written(defaults::POOL_IDLE_TIMEOUT)),
+        ("POOL_MAX_IDLE", defaults::POOL_MAX_IDLE.to_string()),
+        ("MAX_ANSWER_BYTES", format!("{} MiB", defaults::MAX_ANSWER_BYTES >> 20)),
+        ("REFRESH_AHEAD", written(defaults::REFRESH_AHEAD)),
+        ("LAST_SECONDS", written(defaults::LAST_SECONDS)),
+        ("LOGIN_GAP", written(defaults::LOGIN_GAP)),
+        ("LOGIN_GAP_CAP", written(defaults::LOGIN_GAP_CAP)),
+        ("LOGIN_RETRY_AFTER_CAP", written(defaults::LOGIN_RETRY_AFTER_CAP)),
+        ("SHARED_FAILURE", written(defaults::SHARED_FAILURE)),
+        ("MAX_KEPT_BODY_BYTES", format!("{} KiB", defaults::MAX_KEPT_BODY_BYTES >> 10)),
+    ] {
+        assert_eq!(documented(source, name), value, "{name}");
+    }
+    assert_eq!(source.matches("pub const").count(), 21, "each is looked at");
+}
+
 #[test]
 fn t39_every_default_is_a_constant() {
     let seconds = Duration::from_secs;
@@ -220,6 +262,8 @@ fn settings_that_would_leak_or_fail_later_are_refused() {
         "http://example.com",
         "https://u:p@example.com",
         "https://example.com?x",
+        "https://example.com/v1",
+        "https://example.com/v1/",
         "https://example.com#x",
         "https://example.com/#x",
     ] {
