@@ -72,4 +72,6 @@ mod propostas;
 mod reply;
 mod request;
 mod routes;
+#[cfg(all(test, not(shuttle)))]
+mod simulation;
 mod tls;

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
@@ -50,25 +51,35 @@ impl App {
         let body = read_body(&head.headers, body).await?;
         let now = self.config.clock.now();
         let nova = NovaProposta::from_json(&body, &self.config.policy, today_in_brasilia(now))?;
-        let id = PropostaId::from_random(self.config.random.bytes()?);
-        let proposta = nova.open(id, &client_id, &self.digest_key, now);
-        detached(async move {
-            match self.store.insert(&proposta, Mensagem::of(&proposta, &message::SCHEDULE, now)).await? {
-                Inserted::New => {
-                    self.wake_messages.notify_one();
-                    tracing::info!(proposta = self.links.log_name(id), "proposal stored");
-                    self.metrics.reached(proposta.status());
-                    Ok(json(StatusCode::OK, &PropostaRecebida::new(id)))
-                }
-                Inserted::Exists(first) if first.digest() == proposta.digest() => {
-                    let mut reply = json(StatusCode::OK, &PropostaRecebida::new(first.id()));
-                    reply.headers_mut().insert(X_SVC_REPLAYED, HeaderValue::from_static("true"));
-                    Ok(reply)
-                }
-                Inserted::Exists(_) => Err(Problem::PartnerIdInUse),
+        match detached(async move { self.keep(nova, &client_id, now).await }).await? {
+            Posted::New(id) => Ok(json(StatusCode::OK, &PropostaRecebida::new(id))),
+            Posted::Before(id) => {
+                let mut reply = json(StatusCode::OK, &PropostaRecebida::new(id));
+                reply.headers_mut().insert(X_SVC_REPLAYED, HeaderValue::from_static("true"));
+                Ok(reply)
             }
-        })
-        .await
+        }
+    }
+
+    /// Stores a proposal and its message in one step, unless it is there already.
+    pub(crate) async fn keep(
+        &self,
+        nova: NovaProposta,
+        client_id: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Posted, Problem> {
+        let id = PropostaId::from_random(self.config.random.bytes()?);
+        let proposta = nova.open(id, client_id, &self.digest_key, now);
+        match self.store.insert(&proposta, Mensagem::of(&proposta, &message::SCHEDULE, now)).await? {
+            Inserted::New => {
+                self.wake_messages.notify_one();
+                tracing::info!(proposta = self.links.log_name(id), "proposal stored");
+                self.metrics.reached(proposta.status());
+                Ok(Posted::New(id))
+            }
+            Inserted::Exists(first) if first.digest() == proposta.digest() => Ok(Posted::Before(first.id())),
+            Inserted::Exists(_) => Err(Problem::PartnerIdInUse),
+        }
     }
 
     /// `GET /v1/propostas/{id_proposta_svc}`.
@@ -141,7 +152,7 @@ impl App {
     }
 
     /// Makes a task due now: 202, with the proposal as it is then.
-    async fn resend<T: Task>(
+    pub(crate) async fn resend<T: Task>(
         &self,
         id: PropostaId,
         resend: impl Fn(T) -> T + Send + Sync,
@@ -162,6 +173,14 @@ impl App {
         };
         whole.filter(|whole| whole.proposta.client_id() == client_id).ok_or(Problem::ProposalNotFound)
     }
+}
+
+/// What became of a proposal that was posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Posted {
+    New(PropostaId),
+    /// The same had been posted before, and this is its first id (C9).
+    Before(PropostaId),
 }
 
 fn situation(status: StatusCode, whole: &Whole) -> Reply {

@@ -41,6 +41,15 @@ impl Clock {
         Self { wall, monotonic: Arc::new(monotonic) }
     }
 
+    /// Both of them apart, as clocks of simulated servers are.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn simulated(
+        wall: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
+        monotonic: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self { wall: Arc::new(wall), monotonic: Arc::new(monotonic) }
+    }
+
     /// The time of day.
     pub fn now(&self) -> DateTime<Utc> {
         (self.wall)()

@@ -3,12 +3,14 @@
 //! The set of stores is closed, so it is an enum; whoever wants another embeds svc-core. Each call is one step that
 //! happens whole or not at all.
 
-mod memory;
+#[cfg(all(test, shuttle))]
+mod interleavings;
+pub(crate) mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queue;
 mod task;
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 use std::time::Duration;
@@ -36,6 +38,9 @@ enum Kind {
     Memory(Box<Memory>),
     #[cfg(feature = "postgres")]
     Postgres(Postgres),
+    /// A server's way to a store that others share, with everything that can happen on it.
+    #[cfg(all(test, not(shuttle)))]
+    Simulated(crate::simulation::Link),
 }
 
 /// What became of a new record.
@@ -120,6 +125,14 @@ macro_rules! each {
             Kind::Memory($memory) => $at_once,
             #[cfg(feature = "postgres")]
             Kind::Postgres($postgres) => $awaited.await,
+            #[cfg(all(test, not(shuttle)))]
+            Kind::Simulated(link) => {
+                link.before().await?;
+                let $memory = link.memory();
+                let result = $at_once;
+                link.after().await?;
+                result
+            }
         }
     };
 }
@@ -136,9 +149,21 @@ impl Store {
         Self(Kind::Postgres(Postgres::new(url, clock, writer)))
     }
 
+    /// The store of a simulated server.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn simulated(link: crate::simulation::Link) -> Self {
+        Self(Kind::Simulated(link))
+    }
+
     /// Brings a database's schema up to date; `false` while it is away.
     pub(crate) async fn prepare(&self) -> Result<bool, OpenError> {
-        each!(self, _memory => Ok(true), postgres => postgres.prepare())
+        match &self.0 {
+            Kind::Memory(_) => Ok(true),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(postgres) => postgres.prepare().await,
+            #[cfg(all(test, not(shuttle)))]
+            Kind::Simulated(_) => Ok(true),
+        }
     }
 
     /// Whether what it holds outlives this process.

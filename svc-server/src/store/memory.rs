@@ -1,10 +1,14 @@
 //! The store in memory: one lock, held for a few map operations and never over an await.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+#[cfg(not(shuttle))]
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+#[cfg(shuttle)]
+use shuttle::sync::{Arc, Mutex, MutexGuard};
 use svc_core::{Delivery, IdParceiro, Mensagem, Next, Proposta, PropostaId, Transition};
 
 use crate::bounds::Room;
@@ -15,10 +19,23 @@ use crate::store::queue::Queue;
 use crate::store::{CommitError, Inserted, StoreError, Task, Waiting, Whole};
 
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     max_proposals: usize,
     clock: Clock,
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+/// A record as a test looks at it.
+#[cfg(test)]
+#[cfg_attr(shuttle, expect(dead_code, reason = "a simulation looks at more of it"))]
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) proposta: Proposta,
+    pub(crate) delivery: Option<Delivery>,
+    /// When its next attempt is due, and until when somebody has it.
+    pub(crate) due: Option<Duration>,
+    pub(crate) leased_until: Option<Duration>,
+    pub(crate) mensagem: Option<Mensagem>,
 }
 
 /// What is locked together.
@@ -33,8 +50,30 @@ pub(crate) struct Inner {
 }
 
 impl Memory {
-    pub(super) fn new(max_proposals: usize, clock: Clock) -> Self {
-        Self { max_proposals, clock, inner: Mutex::default() }
+    pub(crate) fn new(max_proposals: usize, clock: Clock) -> Self {
+        Self { max_proposals, clock, inner: Arc::default() }
+    }
+
+    /// The same for a server with another time of day, as simulated servers share it.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn shared_with(&self, clock: Clock) -> Self {
+        Self { clock, inner: Arc::clone(&self.inner), ..*self }
+    }
+
+    /// All records, with what waits of them.
+    #[cfg(test)]
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let inner = self.lock();
+        let record = |proposta: &Proposta| {
+            let id = proposta.id();
+            let delivery = inner.deliveries.get(id).cloned();
+            let (due, leased_until) = inner.deliveries.times(id);
+            let mensagem = inner.mensagens.get(id).cloned();
+            Record { proposta: proposta.clone(), delivery, due, leased_until, mensagem }
+        };
+        let mut records: Vec<_> = inner.propostas.values().map(record).collect();
+        records.sort_by_key(|record| record.proposta.id());
+        records
     }
 
     pub(super) fn insert(&self, proposta: &Proposta, mensagem: Mensagem) -> Result<Inserted, StoreError> {
@@ -53,7 +92,7 @@ impl Memory {
         Ok(Inserted::New)
     }
 
-    pub(super) fn find(&self, id: PropostaId) -> Option<Proposta> {
+    pub(crate) fn find(&self, id: PropostaId) -> Option<Proposta> {
         self.lock().propostas.get(&id).cloned()
     }
 

@@ -56,6 +56,12 @@ impl<T: Task> Queue<T> {
         self.rows.get(&id).map(|row| &row.task)
     }
 
+    /// When a task is due, and until when it is leased.
+    #[cfg(test)]
+    pub(super) fn times(&self, id: PropostaId) -> (Option<Duration>, Option<Duration>) {
+        self.rows.get(&id).map_or((None, None), |row| (row.due, row.leased_until))
+    }
+
     /// Hands out what is due, as far as there is room: first to the partner with the least under way, of those with as much
     /// to the one that has waited longest.
     pub(super) fn lease(&mut self, room: &Room<'_>, now: Duration, time: Duration) -> Leased<T> {
