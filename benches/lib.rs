@@ -96,6 +96,14 @@ fn between<'t>(text: &'t str, begin: &str) -> &'t str {
 
 /// Answers every webhook with 204, and tells when it came.
 pub async fn receive(arrivals: UnboundedSender<(Instant, Message)>) -> SocketAddr {
+    receive_answering(arrivals, |_| (Duration::ZERO, "204 No Content")).await
+}
+
+/// The same with an answer that depends on the request, after a while.
+pub async fn receive_answering(
+    arrivals: UnboundedSender<(Instant, Message)>,
+    answer: fn(&Message) -> (Duration, &'static str),
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move {
@@ -104,8 +112,13 @@ pub async fn receive(arrivals: UnboundedSender<(Instant, Message)>) -> SocketAdd
             tokio::spawn(async move {
                 let mut stream = BufReader::new(stream);
                 while let Ok(Some(request)) = read(&mut stream).await {
+                    let (wait, answer) = answer(&request);
                     let told = arrivals.send((Instant::now(), request));
-                    if told.is_err() || stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.is_err() {
+                    if !wait.is_zero() {
+                        tokio::time::sleep(wait).await;
+                    }
+                    let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
+                    if told.is_err() || stream.write_all(answer.as_bytes()).await.is_err() {
                         return;
                     }
                 }
