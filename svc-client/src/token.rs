@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::clock::{Clock, by};
 use crate::defaults::{LAST_SECONDS, LOGIN_GAP, LOGIN_GAP_CAP, LOGIN_RETRY_AFTER_CAP, REFRESH_AHEAD, SHARED_FAILURE};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, Outcome};
 use crate::secret::AccessToken;
 
 /// The two clocks part this far only when somebody sets the time of day, or the machine has slept: a token's age is then
@@ -102,7 +102,10 @@ impl Tokens {
                     return match renewed {
                         Some(Err(error)) => Some(token).filter(|token| token.is_alive(clock)).ok_or(error),
                         Some(renewed) => renewed,
-                        None => Ok(token),
+                        None => {
+                            self.failed(&Error::new(ErrorKind::Timeout, Outcome::NotSent).passing(), clock.elapsed());
+                            Ok(token)
+                        }
                     };
                 }
                 _ => return Ok(token),
@@ -150,23 +153,29 @@ impl Tokens {
         self.lock().gate = asked.elapsed + LOGIN_GAP;
         let result = login().await;
         let now = clock.elapsed();
-        let mut state = self.lock();
         match result {
             Ok(granted) => {
                 let token = Token::new(granted, asked, random());
+                let mut state = self.lock();
                 (state.token, state.failure) = (Some(token.clone()), None);
                 (state.gate, state.gap) = (now + LOGIN_GAP, LOGIN_GAP);
                 Ok(token)
             }
             Err(error) => {
-                // The service may ask for more patience than we have by ourselves.
-                let asked_for = error.retry_after().unwrap_or_default().min(LOGIN_RETRY_AFTER_CAP);
-                state.failure = Some((error.clone(), now));
-                state.gate = now + state.gap.max(asked_for);
-                state.gap = (state.gap * 2).min(LOGIN_GAP_CAP);
+                self.failed(&error, now);
                 Err(error)
             }
         }
+    }
+
+    /// The next login is later each time.
+    fn failed(&self, error: &Error, now: Duration) {
+        // The service may ask for more patience than we have by ourselves.
+        let asked_for = error.retry_after().unwrap_or_default().min(LOGIN_RETRY_AFTER_CAP);
+        let mut state = self.lock();
+        state.failure = Some((error.clone(), now));
+        state.gate = now + state.gap.max(asked_for);
+        state.gap = (state.gap * 2).min(LOGIN_GAP_CAP);
     }
 
     fn standing(&self, clock: &dyn Clock, refused: Option<&Token>) -> Standing {
