@@ -79,6 +79,8 @@ impl<W: Work> Outbox<W> {
                 }
             };
             tokio::select! {
+                // In this order, not in a drawn one: a simulation is to be repeated from its seed.
+                biased;
                 deadline = &mut stop => break deadline,
                 () = self.work.wake().notified() => {}
                 () = tokio::time::sleep(wait) => {}

@@ -20,7 +20,7 @@ use crate::reply::Problem;
 use crate::seams::Random;
 use crate::sender::Sender;
 use crate::simulation::Link;
-use crate::simulation::receiver::{resolver, transport};
+use crate::simulation::receiver::{address, transport};
 use crate::simulation::world::{Counts, Faults, ServerId, World};
 use crate::store::Store;
 
@@ -93,7 +93,6 @@ impl Deployment {
         config.clock = world.clock_of(id);
         let draws = Arc::clone(world);
         config.random = Random::from_fn(move |bytes| draws.draw.fill(bytes));
-        config.resolver = resolver();
         config.transport = transport(Arc::clone(world), id, Arc::clone(&self.secrets));
         let store = Store::simulated(Link::new(world.memory_of(id), Arc::clone(world), id));
         let app = Arc::new(App::new(config, store, "http://127.0.0.1"));
@@ -266,7 +265,7 @@ impl Deployment {
         let host = number % 2;
         let nova = NovaProposta::builder(format!("P-{number}")).nome(nome).cpf("111.444.777-35");
         let nova =
-            nova.whatsapp("5511900000018").webhook_url(format!("http://h{host}.example/webhook")).build().unwrap();
+            nova.whatsapp("5511900000018").webhook_url(format!("http://{}/webhook", address(host))).build().unwrap();
         let posted = detached(async move { app.keep(nova, "p", app.config.clock.now()).await }).await;
         if matches!(posted, Err(Problem::PartnerIdInUse)) {
             self.world.count(|counts| counts.conflicts += 1);

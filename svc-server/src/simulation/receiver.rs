@@ -8,7 +8,7 @@ use std::time::Duration;
 use svc_core::{Received, Secret, Verifier};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 
-use crate::seams::{Resolver, Transport};
+use crate::seams::Transport;
 use crate::simulation::world::{ServerId, World};
 
 /// What a receiver does with a request.
@@ -42,18 +42,10 @@ const WHIMS: [Whim; 14] = [
     Whim::Babbles,
 ];
 
-/// The address of a host's number; none is a network's own.
+/// The address of a receiver by its number. They have no names: tokio wakes those who wait for the same look-up in an order
+/// that no seed settles.
 pub(super) fn address(host: u64) -> IpAddr {
-    Ipv4Addr::new(93, 184, 215, u8::try_from(host).unwrap()).into()
-}
-
-/// Knows every host by its number: `h3.example` is the third.
-pub(super) fn resolver() -> Resolver {
-    Resolver::from_fn(|name| async move {
-        let number = name.strip_prefix('h').and_then(|rest| rest.strip_suffix(".example"));
-        let host = number.and_then(|number| number.parse().ok()).ok_or_else(|| io::Error::other("no such host"))?;
-        Ok(vec![address(host)])
-    })
+    Ipv4Addr::new(93, 184, 215, u8::try_from(host + 1).unwrap()).into()
 }
 
 /// The way from a server to all receivers.
@@ -92,10 +84,15 @@ async fn serve(world: &World, server: ServerId, secrets: &[Secret], stream: Dupl
         let whim = if world.are_well() { Whim::Says(GOOD) } else { *world.draw.pick(&WHIMS) };
         let (status, line) = match whim {
             Whim::Says(line) => (line[..3].parse().ok(), line),
-            Whim::Slow(millis) => {
-                tokio::time::sleep(Duration::from_millis(millis)).await;
-                (Some(200), GOOD)
-            }
+            Whim::Slow(millis) => tokio::select! {
+                biased;
+                () = tokio::time::sleep(Duration::from_millis(millis)) => (Some(200), GOOD),
+                // The caller has had enough, and may call again at once.
+                _ = stream.read_u8() => {
+                    world.answered(server, id, None);
+                    return Ok(());
+                }
+            },
             Whim::Hangs => {
                 // Until the caller has had enough.
                 let _ = stream.read_u8().await;
