@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
-
-use crate::key::keyed;
+use crate::key::Key;
 
 /// The key of all digests, derived from the server's link key.
 ///
@@ -15,7 +12,7 @@ use crate::key::keyed;
 /// assert_eq!(DigestKey::derive(b"password").unwrap_err(), ShortKey);
 /// ```
 #[derive(Clone)]
-pub struct DigestKey(Hmac<Sha256>);
+pub struct DigestKey(Key);
 
 impl DigestKey {
     /// Derives it from the long-lived key of `SVC_LINK_KEY` (HMAC under a fixed label), so that digests outlive the
@@ -25,12 +22,12 @@ impl DigestKey {
         if link_key.len() < MIN_KEY_BYTES {
             return Err(ShortKey);
         }
-        let derived = keyed(link_key).chain_update(b"svc-core/digest/v1").finalize().into_bytes();
-        Ok(Self(keyed(&derived)))
+        let derived = Key::new(link_key).mac([b"svc-core/digest/v1"]);
+        Ok(Self(Key::new(&derived)))
     }
 
     pub(crate) fn digest(&self, canonical: &[u8]) -> Digest {
-        Digest(self.0.clone().chain_update(canonical).finalize().into_bytes().into())
+        Digest(self.0.mac([canonical]))
     }
 }
 

@@ -5,11 +5,9 @@ use std::fmt;
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use hmac::Hmac;
-use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::key::keyed;
+use crate::key::Key;
 
 /// A webhook secret: `whsec_` and the base64 of 24 to 64 bytes, which are the key.
 ///
@@ -89,8 +87,8 @@ impl Secret {
         Zeroizing::new(format!("{}{}", Self::PREFIX, FORGIVING.encode(&*self.0)))
     }
 
-    pub(crate) fn keyed(&self) -> Hmac<Sha256> {
-        keyed(&self.0)
+    pub(crate) fn keyed(&self) -> Key {
+        Key::new(&self.0)
     }
 }
 

@@ -187,6 +187,24 @@ fn w07_hex_of_any_case_and_nothing_that_is_no_hex() {
 }
 
 #[test]
+fn w07_every_byte_at_every_place_is_a_digit_or_none() {
+    let verifier = Verifier::new(&secret());
+    for (place, byte) in (0..64).flat_map(|place| (0..=u8::MAX).map(move |byte| (place, byte))) {
+        let mut value = SIGNATURE.as_bytes().to_vec();
+        let right = byte.eq_ignore_ascii_case(&value[place]);
+        value[place] = byte;
+        let verdict = verifier.verify(Received { svc_signature: Some(&value), ..Received::default() }, BODY, NOW);
+        let header = Header::SvcSignature;
+        let expected = match byte {
+            _ if right => Ok(()),
+            b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => Err(VerifyError::Mismatch(header)),
+            _ => Err(VerifyError::Malformed(header)),
+        };
+        assert_eq!(verdict, expected, "{byte:#x} at {place}");
+    }
+}
+
+#[test]
 fn w08_any_live_secret_among_at_most_32_items() {
     let valid = Signer::new(&secret()).webhook_signature("evt_1", NOW, BODY);
     let wrong = |byte| Signer::new(&other(byte)).webhook_signature("evt_1", NOW, BODY);
