@@ -2,10 +2,11 @@
 //!
 //! `cargo build --release && cargo run --release -p svc-benches --bin hostile -- target/release/svc-server`
 //!
-//! The server runs in a process of its own, so that its memory is its own. Linux only: it is read from /proc.
+//! The server runs in a process of its own, so that its memory is its own.
 
 use std::time::{Duration, Instant};
 
+use svc_benches::process::{highest, resident};
 use svc_benches::{quantile, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,14 +22,13 @@ const SETTLE: Duration = Duration::from_secs(5);
 async fn main() {
     rlimit::increase_nofile_limit(20_000).expect("files for 11,000 connections");
     let (server, address) = start(&["--max-connections", "16384"]).await;
-    let pid = server.id().expect("running");
 
     let quiet = latencies(&address).await;
     println!(
         "quiet:  median {:?}, p99 {:?}, memory {} MiB",
         quantile(&quiet, 0.5),
         quantile(&quiet, 0.99),
-        resident(pid)
+        resident(&server) >> 20
     );
 
     let mut idle = JoinSet::new();
@@ -49,7 +49,7 @@ async fn main() {
         "loaded: median {:?}, p99 {:?}, memory {} MiB",
         quantile(&loaded, 0.5),
         quantile(&loaded, 0.99),
-        resident(pid)
+        resident(&server) >> 20
     );
 
     let idle = seconds(idle.join_all().await);
@@ -59,7 +59,11 @@ async fn main() {
         let times = seconds(slow.iter().filter(|(name, _)| *name == kind).map(|(_, time)| *time).collect());
         println!("slow {kind}: {} closed after {} to {} s", times.len(), times[0], times[times.len() - 1]);
     }
-    println!("memory at its highest {} MiB; p99 {:.2} times its quiet value", highest(pid), ratio(&loaded, &quiet));
+    println!(
+        "memory at its highest {} MiB; p99 {:.2} times its quiet value",
+        highest(&server) >> 20,
+        ratio(&loaded, &quiet)
+    );
 }
 
 /// One request after another on one connection.
@@ -127,19 +131,4 @@ fn seconds(times: Vec<Duration>) -> Vec<u64> {
     let mut times: Vec<_> = times.iter().map(Duration::as_secs).collect();
     times.sort_unstable();
     times
-}
-
-/// Resident memory in MiB.
-fn resident(pid: u32) -> u64 {
-    memory(pid, "VmRSS:")
-}
-
-fn highest(pid: u32) -> u64 {
-    memory(pid, "VmHWM:")
-}
-
-fn memory(pid: u32, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
-    let line = status.lines().find(|line| line.starts_with(name)).expect("the kernel tells");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") / 1024
 }

@@ -1,5 +1,9 @@
 //! What the measuring programs share: the server in a process of its own, a plain HTTP client on one connection, a receiver of webhooks, and quantiles.
 
+pub mod load;
+pub mod process;
+pub mod table;
+
 use std::io;
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -55,10 +59,13 @@ impl Http {
 
     /// Sends a request, and gives its answer's status and body.
     pub async fn send(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        self.send_with(method, path, &format!("authorization: Bearer {token}\r\n"), body).await
+    }
+
+    async fn send_with(&mut self, method: &str, path: &str, header: &str, body: &str) -> (u16, String) {
         let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{header}content-length: {length}\r\n\r\n{body}");
         self.stream.write_all(request.as_bytes()).await.expect("taken");
         let answer = read(&mut self.stream).await.expect("whole").expect("an answer");
         let status = answer.head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
@@ -82,6 +89,12 @@ impl Http {
         between(&body, r#""id_proposta_svc":""#).to_owned()
     }
 
+    /// Looks at a proposal as its customer.
+    pub async fn page(&mut self, id: &str) {
+        let (status, body) = self.send_with("GET", &format!("/confirmar/{id}"), "accept: text/html\r\n", "").await;
+        assert!(status == 200 && body.contains("</html>"), "{body}");
+    }
+
     /// Accepts a proposal.
     pub async fn accept(&mut self, id: &str) {
         let (status, body) = self.send("GET", &format!("/confirmar/{id}?acao=aceitar"), "", "").await;
@@ -90,7 +103,7 @@ impl Http {
 }
 
 /// The text between a beginning and the next quotation mark.
-fn between<'t>(text: &'t str, begin: &str) -> &'t str {
+pub fn between<'t>(text: &'t str, begin: &str) -> &'t str {
     text.split_once(begin).and_then(|(_, rest)| rest.split('"').next()).expect("a field of the answer")
 }
 
@@ -160,4 +173,11 @@ impl Message {
 pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
     let index = (share * (sorted.len() - 1) as f64).round() as usize;
     sorted[index]
+}
+
+/// The middle one, or the mean of the two.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }

@@ -1,53 +1,81 @@
-//! A proposal read: `from_json`, which validates everything, beside a plain serde derive into floats and strings and
-//! beside an untyped tree, which validate nothing. Same bytes; every iteration asserts what it read.
+//! A proposal read: `from_json`, which checks everything, beside a plain serde derive into floats and strings and beside an
+//! untyped tree, which check nothing. Same bytes, the files as they are; every iteration asserts what it read. At the end a
+//! table of ratios from this run.
+//!
+//! `cargo bench -p svc-benches --bench parse`
 
 use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use chrono::NaiveDate;
+use criterion::{Criterion, Throughput};
 use serde::Deserialize;
+use svc_benches::table::Table;
 use svc_core::{NovaProposta, Perfil, Policy, today_in_brasilia};
 
-const TYPICAL: &[u8] = include_bytes!("../svc-core/tests/proposals/valid/02_tipica_12x.json");
-const UNKNOWN_FIELDS: &[u8] = include_bytes!("../svc-core/tests/proposals/valid/07_campos_desconhecidos.json");
-
-fn parse(c: &mut Criterion) {
+fn main() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../svc-core/tests/proposals/valid");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
     let today = today_in_brasilia("2026-11-27T20:31:44Z".parse().unwrap());
-    for (name, body) in [("typical", TYPICAL), ("unknown_fields", UNKNOWN_FIELDS)] {
-        let mut group = c.benchmark_group("parse");
-        group.throughput(Throughput::Bytes(body.len() as u64));
-        for perfil in [Perfil::Homologacao, Perfil::Producao] {
-            let policy = Policy::new(perfil);
-            group.bench_with_input(BenchmarkId::new(format!("svc_{perfil}"), name), body, |b, body| {
-                b.iter(|| {
-                    let nova = NovaProposta::from_json(black_box(body), &policy, today).unwrap();
-                    assert!(nova.avisos().is_empty());
-                    nova
-                });
-            });
-        }
-        group.bench_with_input(BenchmarkId::new("derive", name), body, |b, body| {
-            b.iter(|| {
-                let plain: Plain = serde_json::from_slice(black_box(body)).unwrap();
-                assert!(plain.simulacao.valores.solicitado > 0.0);
-                plain
-            });
-        });
-        group.bench_with_input(BenchmarkId::new("value", name), body, |b, body| {
-            b.iter(|| {
-                let value: serde_json::Value = serde_json::from_slice(black_box(body)).unwrap();
-                assert!(value.is_object());
-                value
-            });
-        });
-        group.finish();
+    let table = Table::begin();
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    let name = |file: &Path| format!("parse {}", file.file_stem().unwrap().display());
+    for file in &files {
+        measure(&mut criterion, &name(file), &std::fs::read(file).unwrap(), today);
     }
+    criterion.final_summary();
+    for file in &files {
+        table.print(&name(file), "serde derive");
+    }
+}
+
+fn measure(criterion: &mut Criterion, name: &str, body: &[u8], today: NaiveDate) {
+    let mut group = criterion.benchmark_group(name);
+    group.throughput(Throughput::Bytes(body.len() as u64));
+    for perfil in [Perfil::Homologacao, Perfil::Producao] {
+        let policy = Policy::new(perfil);
+        let read = |body| NovaProposta::from_json(body, &policy, today).map(|nova| nova.avisos().len());
+        let expected = read(body);
+        let told = match &expected {
+            Ok(0) => "accepted".to_owned(),
+            Ok(avisos) => format!("{avisos} avisos"),
+            Err(_) => "refused".to_owned(),
+        };
+        group.bench_function(format!("svc, {perfil}, {told}"), |b| {
+            b.iter(|| {
+                let read = NovaProposta::from_json(black_box(body), &policy, today);
+                assert_eq!(read.is_ok(), expected.is_ok());
+                read
+            });
+        });
+    }
+    group.bench_function("serde derive", |b| {
+        b.iter(|| {
+            let plain: Plain = serde_json::from_slice(black_box(body)).unwrap();
+            assert!(!plain.cliente.nome.is_empty());
+            plain
+        });
+    });
+    group.bench_function("serde_json::Value", |b| {
+        b.iter(|| {
+            let value: serde_json::Value = serde_json::from_slice(black_box(body)).unwrap();
+            assert!(value.is_object());
+            value
+        });
+    });
+    group.finish();
 }
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "read, as a plain service would, and not used")]
 struct Plain {
     id_proposta_parceiro: String,
-    data_solicitacao: String,
+    data_solicitacao: Option<String>,
     cliente: Cliente,
     simulacao: Simulacao,
     webhook_url: String,
@@ -64,38 +92,35 @@ struct Cliente {
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "see Plain")]
 struct Simulacao {
-    valores: Valores,
-    taxas: Taxas,
-    prazos: Prazos,
+    valores: Option<Valores>,
+    taxas: Option<Taxas>,
+    prazos: Option<Prazos>,
 }
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "see Plain")]
 struct Valores {
-    solicitado: f64,
-    iof: f64,
-    principal: f64,
-    parcela: f64,
-    liquido: f64,
-    bruto: f64,
+    solicitado: Option<f64>,
+    iof: Option<f64>,
+    principal: Option<f64>,
+    parcela: Option<f64>,
+    liquido: Option<f64>,
+    bruto: Option<f64>,
 }
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "see Plain")]
 struct Taxas {
-    nominal_am: f64,
-    cet_am: f64,
-    cet_aa: f64,
+    nominal_am: Option<f64>,
+    cet_am: Option<f64>,
+    cet_aa: Option<f64>,
 }
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "see Plain")]
 struct Prazos {
-    total_parcelas: u32,
-    data_liberacao_estimada: String,
-    primeiro_vencimento: String,
-    ultimo_vencimento: String,
+    total_parcelas: Option<u32>,
+    data_liberacao_estimada: Option<String>,
+    primeiro_vencimento: Option<String>,
+    ultimo_vencimento: Option<String>,
 }
-
-criterion_group!(benches, parse);
-criterion_main!(benches);

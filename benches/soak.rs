@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use svc_benches::process::{descriptors, resident};
 use svc_benches::{Http, quantile, receive, start};
-use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -63,8 +63,7 @@ impl Teller {
             let (status, body) = self.http.send("GET", &format!("/v1/propostas/{id}"), &self.token, "").await;
             assert_eq!(status, 200, "{body}");
         }
-        let (status, _) = self.http.send("GET", &format!("/confirmar/{id}"), "", "").await;
-        assert_eq!(status, 200, "the customer's page");
+        self.http.page(&id).await;
         self.http.accept(&id).await;
         self.world.latencies.lock().await.push(due.elapsed());
     }
@@ -105,37 +104,25 @@ async fn half_load(world: &Arc<World>, a_second: f64, end: Instant) -> JoinSet<(
     clients
 }
 
-/// What a process holds.
-#[derive(Clone, Copy)]
-struct Held {
-    memory: usize,
-    descriptors: usize,
-    threads: usize,
-}
-
-fn held(process: &Child) -> Held {
-    let folder = format!("/proc/{}", process.id().expect("it runs"));
-    let status = std::fs::read_to_string(format!("{folder}/status")).expect("a process of ours");
-    let field = |name| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of the kernel's");
-        line.split_whitespace().next().and_then(|number| number.parse::<usize>().ok()).expect("a number")
-    };
-    let descriptors = std::fs::read_dir(format!("{folder}/fd")).expect("a process of ours").count();
-    Held { memory: field("VmRSS:") * 1024, descriptors, threads: field("Threads:") }
-}
-
 #[tokio::main]
 async fn main() {
     let minutes: u32 = std::env::args().nth(2).and_then(|minutes| minutes.parse().ok()).expect("minutes");
     let database = (std::env::args().nth(3).as_deref() == Some("postgres"))
         .then(|| cluster::Cluster::own().expect("PostgreSQL on this machine").database());
-    let file = std::env::temp_dir().join(format!("svc-soak-{}", std::process::id()));
-    let mut arguments = vec!["--max-proposals", "100000000"];
+    let folder = std::env::temp_dir().join(format!("svc-soak-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_owned()
+    };
+    let mut arguments = vec!["--max-proposals".to_owned(), "100000000".to_owned()];
     if let Some(database) = &database {
-        std::fs::write(&file, database.url_text()).expect("written");
-        arguments.extend(["--database-url-file", file.to_str().expect("text")]);
+        arguments.extend(["--database-url-file".to_owned(), file("url", &database.url_text())]);
+        arguments.extend(["--token-key-file".to_owned(), file("token", &"k".repeat(32))]);
+        arguments.extend(["--link-key-file".to_owned(), file("link", &"l".repeat(32))]);
     }
-    let (server, address) = start(&arguments).await;
+    let (server, address) = start(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (tell, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
     let url = format!("http://{}/webhook", receive(tell).await);
     let received = Arc::new(AtomicUsize::new(0));
@@ -145,8 +132,7 @@ async fn main() {
             count.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let world =
-        Arc::new(World { address, url, stories: AtomicUsize::new(0), latencies: Mutex::new(Vec::new()) });
+    let world = Arc::new(World { address, url, stories: AtomicUsize::new(0), latencies: Mutex::new(Vec::new()) });
 
     let a_second = full_load(&world).await;
     println!("full load: {a_second:.0} stories a second, {} requests each", LOOKS + 4);
@@ -154,26 +140,25 @@ async fn main() {
     let began = Instant::now();
     let clients = half_load(&world, a_second / 2.0, began + minutes * Duration::from_secs(60)).await;
 
-    println!("minute  stories  p50 ms  p99 ms  most ms  MiB  bytes a story  descriptors  threads");
-    let (mut last, mut stories_before) = (held(&server), world.stories.load(Ordering::Relaxed));
+    println!("minute  stories  p50 ms  p99 ms  most ms  MiB  bytes a story  descriptors");
+    let (mut memory_before, mut stories_before) = (resident(&server), world.stories.load(Ordering::Relaxed));
     for minute in 1..=minutes {
         tokio::time::sleep_until((began + minute * Duration::from_secs(60)).into()).await;
         let mut latencies = std::mem::take(&mut *world.latencies.lock().await);
         latencies.sort_unstable();
-        let (now, stories) = (held(&server), world.stories.load(Ordering::Relaxed));
-        let growth = now.memory as f64 - last.memory as f64;
+        let (memory, stories) = (resident(&server), world.stories.load(Ordering::Relaxed));
+        let growth = memory as f64 - memory_before as f64;
         let millis = |share| quantile(&latencies, share).as_secs_f64() * 1e3;
         println!(
-            "{minute:6} {stories:8} {:7.2} {:7.2} {:8.2} {:4} {:14.0} {:12} {:8}",
+            "{minute:6} {stories:8} {:7.2} {:7.2} {:8.2} {:4} {:14.0} {:12}",
             millis(0.5),
             millis(0.99),
             millis(1.0),
-            now.memory >> 20,
+            memory >> 20,
             growth / (stories - stories_before) as f64,
-            now.descriptors,
-            now.threads
+            descriptors(&server)
         );
-        (last, stories_before) = (now, stories);
+        (memory_before, stories_before) = (memory, stories);
     }
     clients.join_all().await;
 
@@ -184,9 +169,9 @@ async fn main() {
     }
     // What is idle is closed: after half a minute only what listens, and the way to the database, is open.
     tokio::time::sleep(Duration::from_secs(70)).await;
-    let (events, rest) = (received.load(Ordering::Relaxed), held(&server));
-    println!("{told} stories, {events} notifications; afterwards {} descriptors, {} threads", rest.descriptors, rest.threads);
+    let events = received.load(Ordering::Relaxed);
+    println!("{told} stories, {events} notifications; afterwards {} descriptors", descriptors(&server));
     drop(server);
-    let _ = std::fs::remove_file(file);
+    let _ = std::fs::remove_dir_all(folder);
     assert_eq!(events, told, "every notification once");
 }
