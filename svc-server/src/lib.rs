@@ -33,10 +33,12 @@ pub use partners::{
 };
 
 mod config;
+mod lines;
 mod sender;
 #[cfg(feature = "whatsapp")]
 mod whatsapp;
 pub use config::{Config, DEFAULT_MAX_CONNECTIONS, DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_PROPOSALS};
+pub use lines::Lines;
 pub use sender::Sender;
 #[cfg(feature = "whatsapp")]
 pub use whatsapp::{BadWhatsAppAccount, WhatsApp, WhatsAppAccount, WhatsAppWebhook};

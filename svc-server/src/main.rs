@@ -5,15 +5,13 @@ use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use svc_core::Perfil;
 use svc_server::{
-    DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, LogFormat, NewPartner, Partners, Random, SETTINGS, Settings, SharedPartners,
-    run,
+    DEMO_CLIENT_ID, DEMO_CLIENT_SECRET, Lines, LogFormat, NewPartner, Partners, Random, SETTINGS, Settings,
+    SharedPartners, run,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -52,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(mut settings: Settings, log: &LogWriter) -> ExitCode {
+async fn serve(mut settings: Settings, log: &Lines) -> ExitCode {
     let listener = match bind("SVC_LISTEN", settings.listen).await {
         Ok(listener) => listener,
         Err(exit) => return exit,
@@ -189,62 +187,28 @@ fn usage(line: &str) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-fn log_to_stderr(format: LogFormat) -> LogWriter {
-    let writer = LogWriter::start();
-    let made = writer.clone();
+fn log_to_stderr(format: LogFormat) -> Lines {
+    let lines = Lines::to(std::io::stderr());
+    let writer = LogWriter(lines.clone());
     // Dependencies' own words at lower levels may hold what no log of ours may (C39).
     let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || made.clone())
+        .with_writer(move || writer.clone())
         .with_max_level(tracing::Level::INFO)
         .with_target(false);
     match format {
         LogFormat::Text => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
-    writer
+    lines
 }
 
-/// Writes the log from a thread of its own: standard error can be a pipe that nobody reads, and must hold up no request.
-/// Lines that find no room are lost.
+/// The log's way to standard error, which must hold up no request. Lines that find no room are lost.
 #[derive(Clone)]
-struct LogWriter(SyncSender<LogItem>);
-
-enum LogItem {
-    Line(Vec<u8>),
-    /// Answered when all before it is written.
-    Flush(SyncSender<()>),
-}
-
-impl LogWriter {
-    /// Lines that wait to be written.
-    const WAITING: usize = 8_192;
-
-    fn start() -> Self {
-        let (sender, items) = sync_channel(Self::WAITING);
-        std::thread::spawn(move || {
-            for item in items {
-                match item {
-                    // Whoever closed standard error does not want to read.
-                    LogItem::Line(line) => drop(std::io::stderr().write_all(&line)),
-                    LogItem::Flush(done) => drop(done.try_send(())),
-                }
-            }
-        });
-        Self(sender)
-    }
-
-    /// Waits a moment for what is not written yet.
-    fn flush(&self) {
-        let (done, written) = sync_channel(1);
-        if self.0.try_send(LogItem::Flush(done)).is_ok() {
-            let _ = written.recv_timeout(Duration::from_secs(1));
-        }
-    }
-}
+struct LogWriter(Lines);
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        let _ = self.0.try_send(LogItem::Line(line.to_vec()));
+        self.0.push(line);
         Ok(line.len())
     }
 

@@ -1,14 +1,13 @@
 //! How the customer is told of a proposal (C35).
 
-use std::io::Write;
 #[cfg(feature = "whatsapp")]
 use std::sync::Arc;
 use std::sync::LazyLock;
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use svc_core::{Proposta, SendOutcome};
 
+use crate::lines::Lines;
 use crate::link::Links;
 use crate::seams::Clock;
 #[cfg(feature = "whatsapp")]
@@ -33,7 +32,7 @@ impl Sender {
     pub(crate) async fn send(&self, proposta: &Proposta, creditor: &str, links: &Links, clock: &Clock) -> SendOutcome {
         let link = links.of(proposta.id());
         let sent = match self {
-            Self::Log => PRINTER.try_send(format!("customer's link: {link}\n")).is_ok(),
+            Self::Log => PRINTER.push(format!("customer's link: {link}\n").as_bytes()),
             Self::Channel(channel) => channel.send(link).is_ok(),
             #[cfg(feature = "whatsapp")]
             Self::WhatsApp(whatsapp) => {
@@ -42,6 +41,13 @@ impl Sender {
             }
         };
         if sent { SendOutcome::Sent } else { SendOutcome::Failed(NOT_SENT.into()) }
+    }
+
+    /// Waits a moment until all that was sent has left.
+    pub(crate) async fn flush(&self) {
+        if matches!(self, Self::Log) {
+            let _ = tokio::task::spawn_blocking(|| PRINTER.flush()).await;
+        }
     }
 
     /// Whether nothing could be sent to anybody, as far as is known.
@@ -66,17 +72,6 @@ impl Sender {
 
 /// Nobody takes the messages.
 const NOT_SENT: &str = "nao_enviada";
-/// Lines that wait to be printed; more are sent later.
-const WAITING_LINES: usize = 1_024;
 
-/// A thread of its own: standard output can be a pipe that nobody reads, and must hold nobody up but itself.
-static PRINTER: LazyLock<SyncSender<String>> = LazyLock::new(|| {
-    let (sender, lines) = sync_channel::<String>(WAITING_LINES);
-    std::thread::spawn(move || {
-        for line in lines {
-            // Whoever closed standard output does not want to read.
-            let _ = std::io::stdout().write_all(line.as_bytes());
-        }
-    });
-    sender
-});
+/// Standard output can be a pipe that nobody reads. What finds no room is sent later.
+static PRINTER: LazyLock<Lines> = LazyLock::new(|| Lines::to(std::io::stdout()));

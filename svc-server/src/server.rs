@@ -129,6 +129,7 @@ pub(crate) async fn work(
             tracing::error!("a task that works off what is due had failed");
         }
     }
+    app.config.sender.flush().await;
     let partners = app.config.partners.current();
     if let Ok(Ok(waiting)) = tokio::time::timeout(LAST_LOOK, app.store.waiting(&partners)).await {
         let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
