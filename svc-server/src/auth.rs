@@ -1,6 +1,8 @@
 //! Access tokens (C24, C25): issued at login, checked before a body is read.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,6 +26,7 @@ pub(crate) struct Tokens {
     current: TokenKey,
     previous: Option<TokenKey>,
     audience: String,
+    verified: Verified,
 }
 
 struct TokenKey {
@@ -58,6 +61,7 @@ impl Tokens {
             current: TokenKey::new(current),
             previous: previous.map(TokenKey::new),
             audience: format!("svc:{perfil}"),
+            verified: Verified::default(),
         }
     }
 
@@ -96,6 +100,15 @@ impl Tokens {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(Refused::Invalid);
         }
+        let Known { sub, exp } = match self.verified.get(token) {
+            Some(known) => known,
+            None => self.verify(token, now)?,
+        };
+        if now.timestamp() >= exp { Err(Refused::Expired) } else { Ok(sub) }
+    }
+
+    /// What a token says, if we have signed it for here.
+    fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Known, Refused> {
         let header = jsonwebtoken::decode_header(token).map_err(|_| Refused::Invalid)?;
         let plain = header.alg == Algorithm::HS256
             && header.typ.as_deref() == Some(TYPE)
@@ -118,7 +131,48 @@ impl Tokens {
         if claims.iss != ISSUER || claims.aud != self.audience {
             return Err(Refused::Invalid);
         }
-        if now.timestamp() >= claims.exp { Err(Refused::Expired) } else { Ok(claims.sub) }
+        let known = Known { sub: claims.sub, exp: claims.exp };
+        if now.timestamp() < known.exp {
+            self.verified.put(token, &known, now);
+        }
+        Ok(known)
+    }
+}
+
+/// Of a token whose signature is right.
+#[derive(Clone)]
+struct Known {
+    sub: String,
+    exp: i64,
+}
+
+/// Tokens whose signatures have been looked at, which is half of the work on a small request. What can change is looked at each
+/// time: the clock here, and by the caller whether there is such a partner still. Keys stay as they are while a server runs.
+#[derive(Default)]
+struct Verified(Mutex<HashMap<String, Known>>);
+
+impl Verified {
+    /// A partner needs one token, and one more while it renews that.
+    const MAX: usize = 1_024;
+
+    fn get(&self, token: &str) -> Option<Known> {
+        self.lock().get(token).cloned()
+    }
+
+    fn put(&self, token: &str, known: &Known, now: DateTime<Utc>) {
+        let mut verified = self.lock();
+        if verified.len() >= Self::MAX {
+            verified.retain(|_, known| now.timestamp() < known.exp);
+        }
+        if verified.len() >= Self::MAX {
+            verified.clear();
+        }
+        verified.insert(token.to_owned(), known.clone());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        // Each entry is whole, whoever has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,6 +273,40 @@ mod tests {
         }
         let other_key = Tokens::new(Perfil::Homologacao, &key(2), None).issue("p", [1; 16], at(0)).unwrap();
         assert_eq!(check(&other_key), Err(Refused::Invalid));
+    }
+
+    #[test]
+    fn a_token_that_was_verified_is_held_to_its_time_and_to_every_byte() {
+        let tokens = tokens();
+        let good = tokens.issue("p", [1; 16], at(0)).unwrap();
+        let check = |token: &str, now| tokens.check([&header(token)[..]], at(now));
+        for _ in 0..2 {
+            assert_eq!(check(&good, 3_599), Ok("p".to_owned()));
+            assert_eq!(check(&good, 3_600), Err(Refused::Expired));
+            for (at, byte) in good.char_indices() {
+                let mut other = good.clone();
+                other.replace_range(at..=at, if byte == 'A' { "B" } else { "A" });
+                assert_eq!(check(&other, 1), Err(Refused::Invalid), "{at}");
+            }
+        }
+        assert_eq!(tokens.verified.lock().len(), 1, "what is refused is not kept");
+    }
+
+    #[test]
+    fn however_many_tokens_are_verified_few_are_kept() {
+        let tokens = tokens();
+        let issue = |number: u32, now| {
+            let mut jti = [0; 16];
+            jti[..4].copy_from_slice(&number.to_be_bytes());
+            tokens.issue("p", jti, at(now)).unwrap()
+        };
+        for number in 0..3_000 {
+            // The first half has expired when the second comes.
+            let now = if number < 1_500 { 0 } else { 4_000 };
+            assert_eq!(tokens.check([&header(&issue(number, now))[..]], at(now)), Ok("p".to_owned()));
+            assert!(tokens.verified.lock().len() <= Verified::MAX);
+        }
+        assert_eq!(tokens.verified.lock().len(), 3_000 - 1_500 - Verified::MAX, "full once, and begun anew");
     }
 
     #[test]

@@ -94,14 +94,15 @@ impl App {
             (&Method::GET | &Method::HEAD, Route::Propostas) => self.find(&request).await,
             (&Method::GET | &Method::HEAD, Route::Proposta(id)) => self.show(id, &request).await,
             (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => self.confirmar(id, request).await,
-            (&Method::POST, Route::ReenviarWebhook(id)) => self.resend_webhook(id, request).await,
-            (&Method::POST, Route::ReenviarMensagem(id)) => self.resend_message(id, request).await,
+            // Apart, since they are rare and large: all of a request moves with the largest thing that can come of it.
+            (&Method::POST, Route::ReenviarWebhook(id)) => Box::pin(self.resend_webhook(id, request)).await,
+            (&Method::POST, Route::ReenviarMensagem(id)) => Box::pin(self.resend_message(id, request)).await,
             (&Method::GET | &Method::HEAD, Route::Saude) => self.saude().await,
             (&Method::GET | &Method::HEAD, Route::OpenApi) => Ok(reply::yaml(OPENAPI)),
             #[cfg(feature = "whatsapp")]
             (&Method::GET | &Method::HEAD, Route::WhatsApp) => self.whatsapp_challenge(&request),
             #[cfg(feature = "whatsapp")]
-            (&Method::POST, Route::WhatsApp) => self.whatsapp_statuses(request).await,
+            (&Method::POST, Route::WhatsApp) => Box::pin(self.whatsapp_statuses(request)).await,
             _ => Err(Problem::MethodNotAllowed(route.methods())),
         }
     }
