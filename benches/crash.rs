@@ -160,7 +160,7 @@ struct Done {
     database_restarts: usize,
     /// Attempts that may have been under way when something was done that can repeat them.
     under_way: HashSet<(String, String)>,
-    /// Of each kill, when it was, and what was leased then.
+    /// Of each kill, and each stop for longer than a lease, when it was and what was leased then.
     leased: Vec<(Instant, HashSet<(String, String)>)>,
     /// When the database was away.
     away: Vec<(Instant, Instant)>,
@@ -198,7 +198,9 @@ async fn havoc(world: Arc<World>, kills: usize, answers: usize) -> (Done, Vec<Ch
                 let time = if world.below(8) == 0 { Duration::from_secs(40) } else { world.millis(500, 3_000) };
                 // Stopped for longer than a lease, it comes late with what others have taken over.
                 if time > Duration::from_secs(30) {
-                    done.under_way.extend(world.leased());
+                    let leased = world.leased();
+                    done.under_way.extend(leased.iter().cloned());
+                    done.leased.push((Instant::now(), leased));
                 }
                 sleep(time).await;
                 signal(server, "-CONT").await;
@@ -356,7 +358,8 @@ fn compare(world: &World, done: &Done, mut received: UnboundedReceiver<(Instant,
     taken_over(done, &events);
 }
 
-/// How long after a kill the killed server's attempts are made again.
+/// How long after a kill the killed server's attempts are made again. Where whoever took one over was interrupted in its turn,
+/// that interruption counts.
 fn taken_over(done: &Done, events: &HashMap<String, (Vec<u8>, Vec<Instant>)>) {
     let mut longest = Duration::ZERO;
     for (killed, leased) in &done.leased {
@@ -364,9 +367,15 @@ fn taken_over(done: &Done, events: &HashMap<String, (Vec<u8>, Vec<Instant>)>) {
         if done.away.iter().any(|(from, to)| *from < until && *to > *killed) {
             continue;
         }
-        for (_, times) in leased.iter().filter_map(|(id, _)| events.get(&format!("evt_{id}"))) {
-            longest =
-                longest.max(times.iter().filter(|at| *at > killed).min().map_or(Duration::ZERO, |at| *at - *killed));
+        for (id, fence) in leased {
+            let Some((_, times)) = events.get(&format!("evt_{id}")) else { continue };
+            let Some(again) = times.iter().filter(|at| *at > killed).min() else { continue };
+            let of_another = |(event, other): &(String, String)| event == id && other != fence;
+            let interrupted_again =
+                done.leased.iter().any(|(at, leased)| at > killed && at < again && leased.iter().any(of_another));
+            if !interrupted_again {
+                longest = longest.max(*again - *killed);
+            }
         }
     }
     println!("made again at most {:.1} s after a kill", longest.as_secs_f64());

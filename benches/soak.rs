@@ -128,7 +128,9 @@ async fn main() {
     let received = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&received);
     tokio::spawn(async move {
-        while arrivals.recv().await.is_some() {
+        let mut seen = std::collections::HashSet::new();
+        while let Some((_, message)) = arrivals.recv().await {
+            assert!(seen.insert(message.header("webhook-id").to_owned()), "a notification came twice");
             count.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -167,7 +169,7 @@ async fn main() {
     while received.load(Ordering::Relaxed) < told && Instant::now() < patience {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // What is idle is closed: after half a minute only what listens, and the way to the database, is open.
+    // What is idle is closed meanwhile: only what listens, and the way to the database, is open.
     tokio::time::sleep(Duration::from_secs(70)).await;
     let events = received.load(Ordering::Relaxed);
     println!("{told} stories, {events} notifications; afterwards {} descriptors", descriptors(&server));

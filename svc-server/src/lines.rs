@@ -22,7 +22,11 @@ const FLUSH_DEADLINE: Duration = Duration::from_secs(1);
 /// lines.flush();
 /// ```
 #[derive(Clone, Debug)]
-pub struct Lines(Arc<Shared>);
+pub struct Lines(Arc<Handle>);
+
+/// What all clones hold: the thread ends after it.
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -37,17 +41,19 @@ struct Waiting {
     /// Somebody waits for the end of it.
     hurry: bool,
     writing: bool,
+    /// No more will come.
+    closed: bool,
 }
 
 impl Lines {
-    /// Begins to write to an output. What it refuses is lost: whoever closed it does not want to read.
+    /// Begins to write to an output, until the last clone is gone. What it refuses is lost, with what had gathered: whoever
+    /// closed it does not want to read.
     pub fn to(mut output: impl Write + Send + 'static) -> Self {
-        let lines = Self(Arc::default());
-        let shared = Arc::clone(&lines.0);
+        let shared = Arc::new(Shared::default());
+        let lines = Self(Arc::new(Handle(Arc::clone(&shared))));
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            loop {
-                shared.gathered(&mut bytes);
+            while shared.gathered(&mut bytes) {
                 let _ = output.write_all(&bytes).and_then(|()| output.flush());
                 bytes.clear();
             }
@@ -57,7 +63,8 @@ impl Lines {
 
     /// Takes a line, with its end; `false` where there is no room for it.
     pub fn push(&self, line: &[u8]) -> bool {
-        let mut waiting = self.0.lock();
+        let Handle(shared) = &*self.0;
+        let mut waiting = shared.lock();
         if waiting.bytes.len() + line.len() > MAX_WAITING {
             return false;
         }
@@ -65,37 +72,46 @@ impl Lines {
         waiting.bytes.extend_from_slice(line);
         drop(waiting);
         if first {
-            self.0.changed.notify_one();
+            shared.changed.notify_one();
         }
         true
     }
 
     /// Waits a moment for what is not written yet.
     pub fn flush(&self) {
-        let mut waiting = self.0.lock();
+        let Handle(shared) = &*self.0;
+        let mut waiting = shared.lock();
         waiting.hurry = true;
-        self.0.changed.notify_one();
+        shared.changed.notify_one();
         let is_left = |waiting: &mut Waiting| waiting.writing || !waiting.bytes.is_empty();
-        let _ = self.0.written.wait_timeout_while(waiting, FLUSH_DEADLINE, is_left);
+        let _ = shared.written.wait_timeout_while(waiting, FLUSH_DEADLINE, is_left);
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_one();
     }
 }
 
 impl Shared {
-    /// Waits for lines, then a little for more, and swaps them for what has been written.
-    fn gathered(&self, bytes: &mut Vec<u8>) {
+    /// Waits for lines, then a little for more, and swaps them for what has been written; `false` after the last.
+    fn gathered(&self, bytes: &mut Vec<u8>) -> bool {
         let mut waiting = self.lock();
         waiting.writing = false;
         if waiting.bytes.is_empty() {
             waiting.hurry = false;
             self.written.notify_all();
         }
-        let some = |waiting: &mut Waiting| waiting.bytes.is_empty();
-        let waiting = self.changed.wait_while(waiting, some).unwrap_or_else(PoisonError::into_inner);
-        let calm = |waiting: &mut Waiting| !waiting.hurry;
+        let none = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.closed;
+        let waiting = self.changed.wait_while(waiting, none).unwrap_or_else(PoisonError::into_inner);
+        let calm = |waiting: &mut Waiting| !waiting.hurry && !waiting.closed;
         let gathered = self.changed.wait_timeout_while(waiting, GATHER, calm);
         let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.bytes, bytes);
-        waiting.writing = true;
+        waiting.writing = !bytes.is_empty();
+        waiting.writing
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -139,6 +155,18 @@ mod tests {
         assert_eq!(String::from_utf8(all).unwrap(), (0..taken).map(line).collect::<String>());
         assert!(lines.push(b"again\n"));
         assert_eq!(written.recv().unwrap(), b"again\n");
+        assert!(lines.push(b"last\n"));
+        drop(lines);
+        assert_eq!(written.recv().unwrap(), b"last\n");
+        assert!(written.recv().is_err(), "the thread has ended, and its output with it");
+    }
+
+    #[test]
+    fn what_was_pushed_is_written_after_a_flush() {
+        let (output, written) = sync_channel(1);
+        let lines = Lines::to(Output(output));
+        assert!(lines.push(b"one\n"));
         lines.flush();
+        assert_eq!(written.try_recv().unwrap(), b"one\n");
     }
 }

@@ -41,7 +41,8 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => {
-            let exit = runtime.block_on(serve(settings, &log));
+            let exit = runtime.block_on(serve(settings));
+            log.flush();
             // A look-up of the system's resolver cannot be called back, and is not waited for.
             runtime.shutdown_background();
             exit
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn serve(mut settings: Settings, log: &Lines) -> ExitCode {
+async fn serve(mut settings: Settings) -> ExitCode {
     let listener = match bind("SVC_LISTEN", settings.listen).await {
         Ok(listener) => listener,
         Err(exit) => return exit,
@@ -76,9 +77,7 @@ async fn serve(mut settings: Settings, log: &Lines) -> ExitCode {
     }
     let address = listener.local_addr().unwrap_or(settings.listen);
     greet(&settings, &address.to_string());
-    let ended = run(listener, settings.config, asked_to_stop(terminate, interrupt)).await;
-    log.flush();
-    match ended {
+    match run(listener, settings.config, asked_to_stop(terminate, interrupt)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("svc-server: {error}");

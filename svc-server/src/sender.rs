@@ -17,7 +17,8 @@ use crate::whatsapp::WhatsApp;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Sender {
-    /// Prints the customer's link on standard output, apart from the log: for trying the service out.
+    /// Prints the customer's link on standard output, apart from the log: for trying the service out. It is printed some
+    /// milliseconds after it counts as sent, which a killed process may not live to.
     Log,
     /// Hands the link to a channel: for programs that play the customer.
     Channel(tokio::sync::mpsc::UnboundedSender<String>),

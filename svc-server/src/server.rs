@@ -78,7 +78,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn run(listener: TcpListener, mut config: Config, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let metrics = config.metrics.take();
     let app = prepare(&listener, config).await?;
-    work(app, listener, metrics, shutdown).await
+    let sender = app.config.sender.clone();
+    let ended = work(app, listener, metrics, shutdown).await;
+    sender.flush().await;
+    ended
 }
 
 /// A server before its first request.
@@ -129,7 +132,6 @@ pub(crate) async fn work(
             tracing::error!("a task that works off what is due had failed");
         }
     }
-    app.config.sender.flush().await;
     let partners = app.config.partners.current();
     if let Ok(Ok(waiting)) = tokio::time::timeout(LAST_LOOK, app.store.waiting(&partners)).await {
         let [webhooks, messages] = [waiting.webhooks, waiting.messages].map(|waits| waits.count + waits.of_removed);
