@@ -42,7 +42,7 @@ enum Kind {
 impl Kind {
     /// The kind of host in a URL that is [plain](is_plain); `None` where the parser finds no URL.
     fn of(text: &str) -> Option<Self> {
-        // Nearly all hosts are such that the parser would change nothing in them, at a cost of half the reading of a proposal.
+        // Nearly all hosts are such that the parser would change nothing in them, and would only take its time.
         let of_name = |name: &str| if is_localhost(name) { Self::Localhost } else { Self::Name };
         if let Some(name) = authority(text).filter(|authority| is_common_name(authority)) {
             return Some(of_name(name));
