@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use arrayvec::ArrayString;
 use serde::{Serialize, Serializer};
 
 use crate::error::Codigo;
@@ -30,17 +31,17 @@ pub struct Cliente {
 /// ```
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Nome(String);
+pub struct Nome(Box<str>);
 
 impl Nome {
     /// Most characters (Unicode scalar values).
     pub const MAX_CHARS: usize = 200;
 
     /// Checks length and characters.
-    pub fn new(text: impl Into<String>) -> Result<Self, Codigo> {
-        let text = text.into();
-        texto::check(&text, Self::MAX_CHARS)?;
-        Ok(Self(text))
+    pub fn new(text: impl AsRef<str>) -> Result<Self, Codigo> {
+        let text = text.as_ref();
+        texto::check(text, Self::MAX_CHARS)?;
+        Ok(Self(text.into()))
     }
 
     /// The text as sent.
@@ -136,14 +137,13 @@ impl Serialize for Cpf {
 /// let strict: Vec<_> = Whatsapp::parse("5520812345678").unwrap().strict().collect();
 /// assert_eq!(strict, [Codigo::DddInvalido, Codigo::FormatoInvalido]);
 /// ```
-#[derive(Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Whatsapp(String);
+#[derive(Clone, PartialEq, Eq)]
+pub struct Whatsapp(ArrayString<13>);
 
 impl Whatsapp {
     /// Checks the shape `^55[0-9]{2}[0-9]{8,9}$`.
-    pub fn parse(text: impl Into<String>) -> Result<Self, Codigo> {
-        let text = text.into();
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, Codigo> {
+        let text = ArrayString::from(text.as_ref()).map_err(|_| Codigo::FormatoInvalido)?;
         let fits = matches!(text.len(), 12 | 13) && text.starts_with("55") && text.bytes().all(|b| b.is_ascii_digit());
         if fits { Ok(Self(text)) } else { Err(Codigo::FormatoInvalido) }
     }
@@ -162,6 +162,12 @@ impl Whatsapp {
     /// The digits.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for Whatsapp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -24,7 +25,7 @@ pub const MAX_TENTATIVAS: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     evento: Evento,
-    client_id: String,
+    client_id: Arc<str>,
     url: WebhookUrl,
     /// Attempts since the schedule began.
     attempts: u32,
@@ -124,7 +125,7 @@ impl Delivery {
     pub fn of(transition: &Transition, schedule: &Schedule, now: DateTime<Utc>) -> Self {
         Self {
             evento: transition.evento.clone(),
-            client_id: transition.proposta.client_id().to_owned(),
+            client_id: transition.proposta.shared_client_id(),
             url: transition.proposta.webhook_url().clone(),
             attempts: 0,
             tentativas: Vec::new(),
@@ -196,7 +197,7 @@ impl Delivery {
             v: STORED_FORMAT,
             id: self.evento.id().to_string().into(),
             body: String::from_utf8_lossy(self.evento.body()),
-            client_id: self.client_id.as_str().into(),
+            client_id: (&*self.client_id).into(),
             url: self.url.as_str().into(),
             attempts: self.attempts,
             tentativas: self.tentativas.iter().map(StoredTentativa::of).collect(),
@@ -238,7 +239,7 @@ impl Delivery {
         }
         Ok(Self {
             evento: Evento::new(EventoId::parse(&stored.id).ok_or(Corrupt)?, stored.body.into_owned().into_bytes()),
-            client_id: stored.client_id.into_owned(),
+            client_id: stored.client_id.into(),
             url: WebhookUrl::parse(stored.url).map_err(|_| Corrupt)?,
             attempts: stored.attempts,
             tentativas: stored.tentativas.iter().map(StoredTentativa::tentativa).collect::<Result<_, _>>()?,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,13 +20,13 @@ use crate::schedule::{Jitter, Schedule, later};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mensagem {
     proposta: PropostaId,
-    client_id: String,
+    client_id: Arc<str>,
     /// Attempts since the schedule began.
     attempts: u32,
     motivo: Option<Cow<'static, str>>,
     next: Next,
     /// What the channel that took it last calls it.
-    envio: Option<Envio>,
+    envio: Option<Box<Envio>>,
     entrega: Entrega,
     /// Since when it waits for its channel to be mended.
     held_since: Option<DateTime<Utc>>,
@@ -115,7 +116,7 @@ impl Mensagem {
     pub fn of(proposta: &Proposta, schedule: &Schedule, now: DateTime<Utc>) -> Self {
         Self {
             proposta: proposta.id(),
-            client_id: proposta.client_id().to_owned(),
+            client_id: proposta.shared_client_id(),
             attempts: 0,
             motivo: None,
             next: Next::At(later(now, schedule.wait(0).unwrap_or_default())),
@@ -188,7 +189,7 @@ impl Mensagem {
                 (Next::Done, None)
             }
             SendOutcome::Taken(envio) => {
-                self.envio = Some(envio);
+                self.envio = Some(Box::new(envio));
                 (Next::Done, None)
             }
             SendOutcome::Refused(motivo) => (Next::GiveUp, Some(motivo)),
@@ -234,7 +235,7 @@ impl Mensagem {
         let stored = Stored {
             v: STORED_FORMAT,
             id: self.proposta.to_string().into(),
-            client_id: self.client_id.as_str().into(),
+            client_id: (&*self.client_id).into(),
             attempts: self.attempts,
             motivo: self.motivo().map(Cow::Borrowed),
             estado: self.estado().into(),
@@ -281,11 +282,13 @@ impl Mensagem {
         }
         Ok(Self {
             proposta: PropostaId::parse(&stored.id).ok_or(Corrupt)?,
-            client_id: stored.client_id.into_owned(),
+            client_id: stored.client_id.into(),
             attempts: stored.attempts,
             motivo: stored.motivo.map(|motivo| motivo.into_owned().into()),
             next,
-            envio: stored.envio.map(|id| Envio { id: id.into_owned(), conta: stored.conta.map(Cow::into_owned) }),
+            envio: stored
+                .envio
+                .map(|id| Box::new(Envio { id: id.into_owned(), conta: stored.conta.map(Cow::into_owned) })),
             entrega,
             held_since: stored.held.and_then(DateTime::from_timestamp_millis),
         })
@@ -312,8 +315,8 @@ impl Mensagem {
     }
 
     /// What the channel that took it last calls it.
-    pub const fn envio(&self) -> Option<&Envio> {
-        self.envio.as_ref()
+    pub fn envio(&self) -> Option<&Envio> {
+        self.envio.as_deref()
     }
 
     /// `pendente`, `enviada`, `entregue`, `lida` or `falhou` (C22).

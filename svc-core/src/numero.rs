@@ -1,5 +1,8 @@
 //! JSON numbers as exact decimals, in and out, never through a float (C5).
 
+use std::fmt::Write;
+
+use arrayvec::ArrayString;
 use rust_decimal::Decimal;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -91,7 +94,10 @@ pub(crate) fn to_f64(value: Decimal) -> f64 {
 /// Writes the exact decimal as a JSON number: through the raw text, so that no float and no feature of another
 /// crate comes between.
 pub(crate) fn serialize<S: Serializer>(value: &Decimal, serializer: S) -> Result<S::Ok, S::Error> {
-    RawValue::from_string(value.to_string()).map_err(serde::ser::Error::custom)?.serialize(serializer)
+    // 28 digits at most, with point and sign.
+    let mut text = ArrayString::<32>::new();
+    write!(text, "{value}").map_err(serde::ser::Error::custom)?;
+    serde_json::from_str::<&RawValue>(&text).map_err(serde::ser::Error::custom)?.serialize(serializer)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub struct Proposta {
 #[derive(Debug, PartialEq, Eq)]
 struct Fixed {
     id: PropostaId,
-    client_id: String,
+    client_id: Arc<str>,
     id_proposta_parceiro: IdParceiro,
     webhook_url: WebhookUrl,
     digest: Digest,
@@ -63,11 +63,11 @@ impl NovaProposta {
     /// assert_eq!(proposta.status(), Status::AguardandoResposta);
     /// assert_eq!(proposta.criada_em().timestamp_subsec_micros(), 123_000); // to the millisecond
     /// ```
-    pub fn open(self, id: PropostaId, client_id: &str, key: &DigestKey, now: DateTime<Utc>) -> Proposta {
+    pub fn open(self, id: PropostaId, client_id: impl Into<Arc<str>>, key: &DigestKey, now: DateTime<Utc>) -> Proposta {
         let digest = self.digest(key);
         let fixed = Fixed {
             id,
-            client_id: client_id.to_owned(),
+            client_id: client_id.into(),
             id_proposta_parceiro: self.id_proposta_parceiro,
             webhook_url: self.webhook_url,
             digest,
@@ -93,6 +93,11 @@ impl Proposta {
     /// The partner that sent it.
     pub fn client_id(&self) -> &str {
         &self.fixed.client_id
+    }
+
+    /// The same, for what goes on in its name.
+    pub(crate) fn shared_client_id(&self) -> Arc<str> {
+        Arc::clone(&self.fixed.client_id)
     }
 
     /// The partner's own id.
@@ -220,7 +225,7 @@ impl Proposta {
         };
         let fixed = Fixed {
             id: PropostaId::parse(&stored.id).ok_or(Corrupt)?,
-            client_id: stored.client_id.into_owned(),
+            client_id: stored.client_id.into(),
             id_proposta_parceiro: draft.id_proposta_parceiro.ok_or(Corrupt)?,
             webhook_url: draft.webhook_url.ok_or(Corrupt)?,
             digest: Digest::from_bytes(digest),

@@ -1,8 +1,9 @@
 //! What free text may hold (C3), and the words that identify a proposal to its partner.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use url::form_urlencoded;
 
 use crate::campo::Campo;
@@ -17,19 +18,18 @@ use crate::error::{Codigo, Invalid, Violacao};
 /// assert_eq!(IdParceiro::new("a\nb"), Err(Codigo::FormatoInvalido));
 /// assert_eq!(IdParceiro::new("x".repeat(129)), Err(Codigo::TamanhoExcedido));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct IdParceiro(String);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct IdParceiro(Arc<str>);
 
 impl IdParceiro {
     /// Most characters (Unicode scalar values).
     pub const MAX_CHARS: usize = 128;
 
     /// Checks length and characters (C3).
-    pub fn new(text: impl Into<String>) -> Result<Self, Codigo> {
-        let text = text.into();
-        check(&text, Self::MAX_CHARS)?;
-        Ok(Self(text))
+    pub fn new(text: impl AsRef<str>) -> Result<Self, Codigo> {
+        let text = text.as_ref();
+        check(text, Self::MAX_CHARS)?;
+        Ok(Self(text.into()))
     }
 
     /// Reads it from the query of a URL, where it stands once under its name (C19).
@@ -58,6 +58,12 @@ impl IdParceiro {
 }
 
 /// A partner may take a person's number for an id.
+impl Serialize for IdParceiro {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
 impl fmt::Debug for IdParceiro {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("IdParceiro(***)")

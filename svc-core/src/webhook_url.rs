@@ -1,5 +1,6 @@
 //! The address that receives a partner's notifications (C3, C4, C31).
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -24,7 +25,7 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
-    text: String,
+    text: Box<str>,
     host: Kind,
 }
 
@@ -62,16 +63,16 @@ impl WebhookUrl {
     /// Checks the shape; where the address may lie is the [`Policy`]'s question, see [`host_allowed`](Self::host_allowed).
     ///
     /// [`Codigo::TamanhoExcedido`] over 2,048 bytes, else [`Codigo::UrlInvalida`].
-    pub fn parse(text: impl Into<String>) -> Result<Self, Codigo> {
-        let text = text.into();
+    pub fn parse(text: impl AsRef<str>) -> Result<Self, Codigo> {
+        let text = text.as_ref();
         if text.len() > Self::MAX_BYTES {
             return Err(Codigo::TamanhoExcedido);
         }
-        if !is_plain(&text) {
+        if !is_plain(text) {
             return Err(Codigo::UrlInvalida);
         }
-        let host = Kind::of(&text).ok_or(Codigo::UrlInvalida)?;
-        Ok(Self { text, host })
+        let host = Kind::of(text).ok_or(Codigo::UrlInvalida)?;
+        Ok(Self { text: text.into(), host })
     }
 
     /// The text as sent.
@@ -93,9 +94,12 @@ impl WebhookUrl {
     /// assert_eq!(WebhookUrl::parse("https://example.com./").unwrap().host(), "example.com");
     /// assert_eq!(WebhookUrl::parse("http://0x7f.1/").unwrap().host(), "127.0.0.1");
     /// ```
-    pub fn host(&self) -> String {
+    pub fn host(&self) -> Cow<'_, str> {
+        if let Some(name) = authority(&self.text).filter(|authority| is_common_name(authority)) {
+            return Cow::Borrowed(name);
+        }
         let url = Url::parse(&self.text).ok();
-        url.as_ref().and_then(Url::host_str).unwrap_or_default().trim_end_matches('.').to_owned()
+        url.as_ref().and_then(Url::host_str).unwrap_or_default().trim_end_matches('.').to_owned().into()
     }
 
     /// Whether a literal address in it may be reached (C31). A name is judged when it is resolved, before connecting.
@@ -202,6 +206,7 @@ mod tests {
             for name in names.iter().filter(|name| is_common_name(name)) {
                 let url = Url::parse(&format!("https://{name}/x?y=é")).unwrap();
                 assert_eq!(url.host(), Some(Host::Domain(&**name)));
+                assert_eq!(WebhookUrl::parse(url.as_str()).unwrap().host(), **name);
                 common += 1;
             }
         }

@@ -1,5 +1,6 @@
 //! What every request and every attempt shares.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -58,7 +59,7 @@ impl App {
     }
 
     /// The partner of a token, which must still be one (C24, C25). Asked before a body is read.
-    pub(crate) fn authorize(&self, headers: &HeaderMap) -> Result<String, Problem> {
+    pub(crate) fn authorize(&self, headers: &HeaderMap) -> Result<Arc<str>, Problem> {
         let authorization = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let client_id = self.tokens.check(authorization, self.config.clock.now()).map_err(Problem::Token)?;
         match self.config.partners.current().get(&client_id) {

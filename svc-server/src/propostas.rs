@@ -51,7 +51,7 @@ impl App {
         let body = read_body(&head.headers, body).await?;
         let now = self.config.clock.now();
         let nova = NovaProposta::from_json(&body, &self.config.policy, today_in_brasilia(now))?;
-        match detached(async move { self.keep(nova, &client_id, now).await }).await? {
+        match detached(async move { self.keep(nova, client_id, now).await }).await? {
             Posted::New(id) => Ok(json(StatusCode::OK, &PropostaRecebida::new(id))),
             Posted::Before(id) => {
                 let mut reply = json(StatusCode::OK, &PropostaRecebida::new(id));
@@ -65,7 +65,7 @@ impl App {
     pub(crate) async fn keep(
         &self,
         nova: NovaProposta,
-        client_id: &str,
+        client_id: Arc<str>,
         now: DateTime<Utc>,
     ) -> Result<Posted, Problem> {
         let id = PropostaId::from_random(self.config.random.bytes()?);
@@ -143,7 +143,7 @@ impl App {
     }
 
     /// Who asks to send again. A body is held to what any is, and says nothing.
-    async fn to_resend(&self, request: Request<Incoming>) -> Result<String, Problem> {
+    async fn to_resend(&self, request: Request<Incoming>) -> Result<Arc<str>, Problem> {
         let (head, body) = request.into_parts();
         let client_id = self.authorize(&head.headers)?;
         expect_json(&head.headers, &body)?;

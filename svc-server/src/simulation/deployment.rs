@@ -266,7 +266,7 @@ impl Deployment {
         let nova = NovaProposta::builder(format!("P-{number}")).nome(nome).cpf("111.444.777-35");
         let nova =
             nova.whatsapp("5511900000018").webhook_url(format!("http://{}/webhook", address(host))).build().unwrap();
-        let posted = detached(async move { app.keep(nova, "p", app.config.clock.now()).await }).await;
+        let posted = detached(async move { app.keep(nova, "p".into(), app.config.clock.now()).await }).await;
         if matches!(posted, Err(Problem::PartnerIdInUse)) {
             self.world.count(|counts| counts.conflicts += 1);
         }

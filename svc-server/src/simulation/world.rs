@@ -264,7 +264,7 @@ impl World {
     /// Whether anything is still to be done.
     pub(super) fn is_quiet(&self) -> bool {
         self.memory.records().iter().all(|record| {
-            let told = record.mensagem.as_ref().is_none_or(|mensagem| !matches!(mensagem.next(), Next::At(_)));
+            let told = !matches!(record.mensagem.next(), Next::At(_));
             let delivered = record.delivery.as_ref().is_none_or(|delivery| !matches!(delivery.next(), Next::At(_)));
             told && delivered
         })

@@ -15,7 +15,7 @@ use crate::bounds::Room;
 use crate::outbox::Leased;
 use crate::partners::Partners;
 use crate::seams::Clock;
-use crate::store::queue::Queue;
+use crate::store::queue::{Queue, Row, row_of};
 use crate::store::{CommitError, Inserted, StoreError, Task, Waiting, Whole};
 
 #[derive(Debug)]
@@ -25,26 +25,37 @@ pub(crate) struct Memory {
     inner: Arc<Mutex<Inner>>,
 }
 
+/// Each proposal, and what happens to it.
+pub(crate) type Records = HashMap<PropostaId, Box<Record>>;
+
+/// In a place of its own: a table has room for twice as much as it holds.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(super) proposta: Proposta,
+    pub(super) mensagem: Row<Mensagem>,
+    pub(super) delivery: Option<Box<Row<Delivery>>>,
+}
+
 /// A record as a test looks at it.
 #[cfg(test)]
 #[cfg_attr(shuttle, expect(dead_code, reason = "a simulation looks at more of it"))]
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct Seen {
     pub(crate) proposta: Proposta,
     pub(crate) delivery: Option<Delivery>,
     /// When its next attempt is due, and until when somebody has it.
     pub(crate) due: Option<Duration>,
     pub(crate) leased_until: Option<Duration>,
-    pub(crate) mensagem: Option<Mensagem>,
+    pub(crate) mensagem: Mensagem,
 }
 
 /// What is locked together.
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    propostas: HashMap<PropostaId, Proposta>,
-    by_partner: HashMap<(String, IdParceiro), PropostaId>,
-    mensagens: Queue<Mensagem>,
-    deliveries: Queue<Delivery>,
+    records: Records,
+    by_partner: HashMap<Box<str>, HashMap<IdParceiro, PropostaId>>,
+    mensagens: Queue,
+    deliveries: Queue,
     /// Of messages, by what their channel calls them.
     by_envio: HashMap<String, PropostaId>,
 }
@@ -62,86 +73,100 @@ impl Memory {
 
     /// All records, with what waits of them.
     #[cfg(test)]
-    pub(crate) fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<Seen> {
         let inner = self.lock();
-        let record = |proposta: &Proposta| {
-            let id = proposta.id();
-            let delivery = inner.deliveries.get(id).cloned();
-            let (due, leased_until) = inner.deliveries.times(id);
-            let mensagem = inner.mensagens.get(id).cloned();
-            Record { proposta: proposta.clone(), delivery, due, leased_until, mensagem }
+        let seen = |record: &Record| {
+            let delivery = record.delivery.as_deref();
+            let (due, leased_until) = delivery.map_or((None, None), Row::times);
+            let (proposta, mensagem) = (record.proposta.clone(), record.mensagem.task.clone());
+            Seen { proposta, delivery: delivery.map(|row| row.task.clone()), due, leased_until, mensagem }
         };
-        let mut records: Vec<_> = inner.propostas.values().map(record).collect();
+        let mut records: Vec<_> = inner.records.values().map(|record| seen(record)).collect();
         records.sort_by_key(|record| record.proposta.id());
         records
     }
 
     pub(super) fn insert(&self, proposta: &Proposta, mensagem: Mensagem) -> Result<Inserted, StoreError> {
+        let (due, mut mensagem) = (self.due(mensagem.next()), Row::new(mensagem));
         let inner = &mut *self.lock();
-        let key = (proposta.client_id().to_owned(), proposta.id_proposta_parceiro().clone());
-        if let Some(first) = inner.by_partner.get(&key).and_then(|id| inner.propostas.get(id)) {
-            return Ok(Inserted::Exists(first.clone()));
+        let (id, client_id, id_parceiro) = (proposta.id(), proposta.client_id(), proposta.id_proposta_parceiro());
+        if let Some(first) = inner.of_partner(client_id, id_parceiro) {
+            return Ok(Inserted::Exists(first.proposta.clone()));
         }
-        if inner.propostas.len() >= self.max_proposals {
+        if inner.records.len() >= self.max_proposals {
             return Err(StoreError::Full);
         }
-        inner.by_partner.insert(key, proposta.id());
-        inner.propostas.insert(proposta.id(), proposta.clone());
-        let due = self.due(mensagem.next());
-        inner.mensagens.add(mensagem, due);
+        if !inner.by_partner.contains_key(client_id) {
+            inner.by_partner.insert(client_id.into(), HashMap::new());
+        }
+        inner.by_partner.get_mut(client_id).and_then(|ids| ids.insert(id_parceiro.clone(), id));
+        inner.mensagens.add(&mut mensagem, due);
+        inner.records.insert(id, Box::new(Record { proposta: proposta.clone(), mensagem, delivery: None }));
         Ok(Inserted::New)
     }
 
     pub(crate) fn find(&self, id: PropostaId) -> Option<Proposta> {
-        self.lock().propostas.get(&id).cloned()
+        self.lock().records.get(&id).map(|record| record.proposta.clone())
     }
 
     pub(super) fn whole(&self, id: PropostaId) -> Option<Whole> {
-        self.lock().whole(id)
+        self.lock().records.get(&id).map(|record| record.whole())
     }
 
     pub(super) fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Option<Whole> {
-        let inner = self.lock();
-        inner.whole(*inner.by_partner.get(&(client_id.to_owned(), id.clone()))?)
+        self.lock().of_partner(client_id, id).map(Record::whole)
     }
 
     pub(super) fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
+        let (due, mut delivery) = (self.due(delivery.next()), Box::new(Row::new(delivery)));
         let inner = &mut *self.lock();
         let next = &transition.proposta;
-        match inner.propostas.get_mut(&next.id()) {
-            Some(stored) if stored.version() + 1 == next.version() => *stored = next.clone(),
-            Some(_) | None => return Err(CommitError::Conflict),
+        match inner.records.get_mut(&next.id()) {
+            Some(record) if record.proposta.version() + 1 == next.version() => {
+                inner.deliveries.add(&mut delivery, due);
+                record.proposta = next.clone();
+                record.delivery = Some(delivery);
+                Ok(())
+            }
+            Some(_) | None => Err(CommitError::Conflict),
         }
-        let due = self.due(delivery.next());
-        inner.deliveries.add(delivery, due);
-        Ok(())
     }
 
     pub(super) fn lease<T: Task>(&self, room: &Room<'_>, time: Duration) -> Leased<T> {
         let now = self.clock.monotonic();
-        T::queue(&mut self.lock()).lease(room, now, time)
+        let inner = &mut *self.lock();
+        let (records, queue) = T::queue(inner);
+        queue.lease(records, room, now, time)
     }
 
     pub(super) fn record<T: Task>(&self, fence: u64, task: T) -> bool {
         let due = self.due(task.next());
         let (id, envio) = (task.id(), task.envio().map(str::to_owned));
         let inner = &mut *self.lock();
-        let before = T::queue(inner).get(id).and_then(Task::envio).map(str::to_owned);
-        let recorded = T::queue(inner).record(fence, task, due);
-        if recorded && envio != before {
-            before.map(|before| inner.by_envio.remove(&before));
+        let (records, queue) = T::queue(inner);
+        let before = row_of(records, id).and_then(|row| queue.record(row, fence, task, due));
+        let Some(before) = before else { return false };
+        if before.envio() != envio.as_deref() {
+            before.envio().map(|before| inner.by_envio.remove(before));
             inner.by_envio.extend(envio.map(|envio| (envio, id)));
         }
-        recorded
+        true
     }
 
     pub(super) fn put_back<T: Task>(&self, fence: u64, task: &T, wait: Duration) {
         let at = self.clock.monotonic() + wait;
-        T::queue(&mut self.lock()).put_back(fence, task.id(), at);
+        let inner = &mut *self.lock();
+        let (records, queue) = T::queue(inner);
+        if let Some(row) = row_of::<T>(records, task.id()) {
+            queue.put_back(row, fence, at);
+        }
     }
 
     pub(super) fn change<T: Task>(&self, id: PropostaId, change: impl Fn(T) -> T) -> bool {
-        T::queue(&mut self.lock()).change(id, self.clock.monotonic(), |task| {
+        let inner = &mut *self.lock();
+        let (records, queue) = T::queue(inner);
+        let Some(row) = row_of(records, id) else { return false };
+        queue.change(row, self.clock.monotonic(), |task| {
             let task = change(task);
             let due = self.due(task.next());
             (task, due)
@@ -156,21 +181,25 @@ impl Memory {
     pub(super) fn forget(&self, before: DateTime<Utc>) -> usize {
         let mut forgotten = 0;
         let inner = &mut *self.lock();
-        for proposta in inner.propostas.values_mut() {
+        for record in inner.records.values_mut() {
+            let proposta = &mut record.proposta;
             if proposta.dados().is_some() && proposta.respondida_em().is_some_and(|at| at < before) {
                 *proposta = proposta.without_dados();
-                inner.mensagens.replace(proposta.id(), Mensagem::without_dados);
+                record.mensagem.replace(|mensagem| mensagem.clone().without_dados());
                 forgotten += 1;
             }
         }
-        let (mensagens, by_envio) = (&inner.mensagens, &mut inner.by_envio);
-        by_envio.retain(|_, id| mensagens.get(*id).is_some_and(|mensagem| mensagem.envio().is_some()));
+        let records = &inner.records;
+        inner.by_envio.retain(|_, id| records.get(id).is_some_and(|record| record.mensagem.task.envio().is_some()));
         forgotten
     }
 
     pub(super) fn waiting(&self, partners: &Partners) -> Waiting {
         let (now, inner) = (self.clock.monotonic(), self.lock());
-        Waiting { webhooks: inner.deliveries.waiting(partners, now), messages: inner.mensagens.waiting(partners, now) }
+        Waiting {
+            webhooks: inner.deliveries.waiting::<Delivery>(&inner.records, partners, now),
+            messages: inner.mensagens.waiting::<Mensagem>(&inner.records, partners, now),
+        }
     }
 
     /// When the next attempt is due, by the clock that never jumps.
@@ -190,29 +219,54 @@ impl Memory {
     }
 }
 
-/// Which of the queues a kind of work waits in.
+/// Where a kind of work is kept.
 pub(crate) trait Kept: Sized {
-    fn queue(inner: &mut Inner) -> &mut Queue<Self>;
+    /// The records, and what waits of it.
+    fn queue(inner: &mut Inner) -> (&mut Records, &mut Queue);
+    fn row(record: &Record) -> Option<&Row<Self>>;
+    fn row_mut(record: &mut Record) -> Option<&mut Row<Self>>;
 }
 
 impl Kept for Delivery {
-    fn queue(inner: &mut Inner) -> &mut Queue<Self> {
-        &mut inner.deliveries
+    fn queue(inner: &mut Inner) -> (&mut Records, &mut Queue) {
+        (&mut inner.records, &mut inner.deliveries)
+    }
+
+    fn row(record: &Record) -> Option<&Row<Self>> {
+        record.delivery.as_deref()
+    }
+
+    fn row_mut(record: &mut Record) -> Option<&mut Row<Self>> {
+        record.delivery.as_deref_mut()
     }
 }
 
 impl Kept for Mensagem {
-    fn queue(inner: &mut Inner) -> &mut Queue<Self> {
-        &mut inner.mensagens
+    fn queue(inner: &mut Inner) -> (&mut Records, &mut Queue) {
+        (&mut inner.records, &mut inner.mensagens)
+    }
+
+    fn row(record: &Record) -> Option<&Row<Self>> {
+        Some(&record.mensagem)
+    }
+
+    fn row_mut(record: &mut Record) -> Option<&mut Row<Self>> {
+        Some(&mut record.mensagem)
     }
 }
 
 impl Inner {
-    fn whole(&self, id: PropostaId) -> Option<Whole> {
-        Some(Whole {
-            proposta: self.propostas.get(&id)?.clone(),
-            mensagem: self.mensagens.get(id)?.clone(),
-            delivery: self.deliveries.get(id).cloned(),
-        })
+    fn of_partner(&self, client_id: &str, id: &IdParceiro) -> Option<&Record> {
+        self.records.get(self.by_partner.get(client_id)?.get(id)?).map(|record| &**record)
+    }
+}
+
+impl Record {
+    fn whole(&self) -> Whole {
+        Whole {
+            proposta: self.proposta.clone(),
+            mensagem: self.mensagem.task.clone(),
+            delivery: self.delivery.as_ref().map(|row| row.task.clone()),
+        }
     }
 }

@@ -204,7 +204,7 @@ impl Postgres {
     }
 
     fn task<T: Task>(&self, task: &T) -> propostas::Task {
-        propostas::Task { host: task.host(), wait: self.wait(task.next()), dados: task.to_stored() }
+        propostas::Task { host: task.host().into_owned(), wait: self.wait(task.next()), dados: task.to_stored() }
     }
 
     /// Microseconds until something is due; the database adds them to its own clock.

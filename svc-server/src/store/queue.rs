@@ -9,31 +9,27 @@ use svc_core::PropostaId;
 use crate::bounds::Room;
 use crate::outbox::{Lease, Leased};
 use crate::partners::Partners;
+use crate::store::memory::Records;
 use crate::store::{Task, Waits};
 
-#[derive(Debug)]
-pub(crate) struct Queue<T> {
-    rows: HashMap<PropostaId, Row<T>>,
+/// Where the tasks of one kind wait. They themselves stand in the records, which every call gets too.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
     partners: HashMap<String, Waiting>,
 }
 
+/// A task, and what is to become of it.
 #[derive(Debug)]
-struct Row<T> {
-    task: T,
+pub(crate) struct Row<T> {
+    pub(super) task: T,
     /// Since when it is due, or will be; `None` once it has ended.
     due: Option<Duration>,
-    /// Where it waits: when it is due, its lease's end, or after it was put back.
-    place: Option<Place>,
-    /// A lease that is not recorded yet ends then.
-    leased_until: Option<Duration>,
+    /// Where it waits: when it is due, at its lease's end, or after it was put back.
+    at: Option<Duration>,
+    /// Whether somebody has it, until `at`.
+    leased: bool,
     /// Counts its leases: the last one's holder is the only one who may record.
     fence: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Place {
-    at: Duration,
-    host: String,
 }
 
 /// What waits of one partner. Times are those of the clock that never jumps.
@@ -44,27 +40,41 @@ struct Waiting {
     hosts: HashMap<String, BTreeSet<(Duration, PropostaId)>>,
 }
 
-impl<T: Task> Queue<T> {
-    /// Puts a new task in, due at `at`.
-    pub(super) fn add(&mut self, task: T, at: Option<Duration>) {
-        let id = task.id();
-        self.rows.insert(id, Row { task, due: at, place: None, leased_until: None, fence: 0 });
-        self.wait(id, at);
+impl<T> Row<T> {
+    /// A new task, which waits nowhere yet.
+    pub(super) const fn new(task: T) -> Self {
+        Self { task, due: None, at: None, leased: false, fence: 0 }
     }
 
-    pub(super) fn get(&self, id: PropostaId) -> Option<&T> {
-        self.rows.get(&id).map(|row| &row.task)
-    }
-
-    /// When a task is due, and until when it is leased.
+    /// When it is due, and until when it is leased.
     #[cfg(test)]
-    pub(super) fn times(&self, id: PropostaId) -> (Option<Duration>, Option<Duration>) {
-        self.rows.get(&id).map_or((None, None), |row| (row.due, row.leased_until))
+    pub(super) fn times(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.due, self.at.filter(|_| self.leased))
+    }
+
+    /// Puts another in its task's place, due when that was. Whoever holds that has an older copy of it, which must not come back.
+    pub(super) fn replace(&mut self, by: impl FnOnce(&T) -> T) {
+        self.task = by(&self.task);
+        self.fence += 1;
+    }
+}
+
+impl Queue {
+    /// Lets a new task wait until it is due.
+    pub(super) fn add<T: Task>(&mut self, row: &mut Row<T>, at: Option<Duration>) {
+        row.due = at;
+        self.wait(row, at);
     }
 
     /// Hands out what is due, as far as there is room: first to the partner with the least under way, of those with as much
     /// to the one that has waited longest.
-    pub(super) fn lease(&mut self, room: &Room<'_>, now: Duration, time: Duration) -> Leased<T> {
+    pub(super) fn lease<T: Task>(
+        &mut self,
+        records: &mut Records,
+        room: &Room<'_>,
+        now: Duration,
+        time: Duration,
+    ) -> Leased<T> {
         let mut due: Vec<_> = self
             .partners
             .iter()
@@ -80,11 +90,11 @@ impl<T: Task> Queue<T> {
                 let (_, id) = waiting.hosts.get(host)?.first()?;
                 Some((*id, room.take(&partner, host)?))
             }) {
-                let Some(row) = self.rows.get_mut(&id) else { break };
+                let Some(row) = row_of::<T>(records, id) else { break };
                 row.fence += 1;
-                row.leased_until = Some(now + time);
+                row.leased = true;
                 leases.push(Lease { task: row.task.clone(), fence: row.fence, permit });
-                self.wait(id, Some(now + time));
+                self.wait(row, Some(now + time));
             }
         }
         let admitted = self.partners.iter().filter(|(partner, _)| room.admits(partner));
@@ -92,57 +102,47 @@ impl<T: Task> Queue<T> {
         Leased { leases, next: next.map(|at| at.saturating_sub(now)) }
     }
 
-    /// Stores a task after its attempt; `false`, and nothing stored, where the lease was lost.
-    pub(super) fn record(&mut self, fence: u64, task: T, at: Option<Duration>) -> bool {
-        let id = task.id();
-        match self.rows.get_mut(&id) {
-            Some(row) if row.fence == fence => {
-                row.task = task;
-                row.due = at;
-                row.leased_until = None;
-            }
-            Some(_) | None => return false,
+    /// Stores a task after its attempt, and gives the one that it was before; `None`, and nothing stored, where the lease was
+    /// lost.
+    pub(super) fn record<T: Task>(&mut self, row: &mut Row<T>, fence: u64, task: T, at: Option<Duration>) -> Option<T> {
+        if row.fence != fence {
+            return None;
         }
-        self.wait(id, at);
-        true
+        let before = std::mem::replace(&mut row.task, task);
+        row.due = at;
+        row.leased = false;
+        self.wait(row, at);
+        Some(before)
     }
 
     /// Gives a lease back unused, due again at `at`.
-    pub(super) fn put_back(&mut self, fence: u64, id: PropostaId, at: Duration) {
-        if let Some(row) = self.rows.get_mut(&id).filter(|row| row.fence == fence) {
-            row.leased_until = None;
-            self.wait(id, Some(at));
+    pub(super) fn put_back<T: Task>(&mut self, row: &mut Row<T>, fence: u64, at: Duration) {
+        if row.fence == fence {
+            row.leased = false;
+            self.wait(row, Some(at));
         }
     }
 
     /// Changes a task that nobody holds. One that is leased stays as it is: its attempt is under way.
-    pub(super) fn change(
+    pub(super) fn change<T: Task>(
         &mut self,
-        id: PropostaId,
+        row: &mut Row<T>,
         now: Duration,
         change: impl FnOnce(T) -> (T, Option<Duration>),
     ) -> bool {
-        let Some(row) = self.rows.get_mut(&id).filter(|row| row.leased_until.is_none_or(|until| until <= now)) else {
+        if row.leased && row.at.is_some_and(|until| until > now) {
             return false;
-        };
+        }
         let (task, at) = change(row.task.clone());
         row.task = task;
         row.due = at;
-        self.wait(id, at);
+        row.leased = false;
+        self.wait(row, at);
         true
     }
 
-    /// Puts a task in the place of one that is due when it was. Whoever holds that has an older copy of it, which must not come
-    /// back.
-    pub(super) fn replace(&mut self, id: PropostaId, by: impl FnOnce(T) -> T) {
-        if let Some(row) = self.rows.get_mut(&id) {
-            row.task = by(row.task.clone());
-            row.fence += 1;
-        }
-    }
-
     /// What waits: how much of these partners, since when the longest due of it is, and how much of others.
-    pub(super) fn waiting(&self, partners: &Partners, now: Duration) -> Waits {
+    pub(super) fn waiting<T: Task>(&self, records: &Records, partners: &Partners, now: Duration) -> Waits {
         let mut waits = Waits::default();
         for (partner, waiting) in &self.partners {
             let ids = waiting.hosts.values().flatten().map(|(_, id)| id);
@@ -150,7 +150,7 @@ impl<T: Task> Queue<T> {
                 waits.of_removed += ids.count();
                 continue;
             }
-            for due in ids.filter_map(|id| self.rows.get(id)?.due) {
+            for due in ids.filter_map(|id| T::row(records.get(id)?)?.due) {
                 waits.count += 1;
                 waits.oldest = waits.oldest.max(now.saturating_sub(due));
             }
@@ -159,18 +159,16 @@ impl<T: Task> Queue<T> {
     }
 
     /// Moves a task to its new place.
-    fn wait(&mut self, id: PropostaId, at: Option<Duration>) {
-        let Some(row) = self.rows.get_mut(&id) else { return };
-        let partner = row.task.client_id();
-        let host = row.place.as_ref().map_or_else(|| row.task.host(), |place| place.host.clone());
-        let old = std::mem::replace(&mut row.place, at.map(|at| Place { at, host: host.clone() }));
+    fn wait<T: Task>(&mut self, row: &mut Row<T>, at: Option<Duration>) {
+        let old = std::mem::replace(&mut row.at, at);
+        let (id, partner) = (row.task.id(), row.task.client_id());
         if !self.partners.contains_key(partner) {
             self.partners.insert(partner.to_owned(), Waiting::default());
         }
         let Some(waiting) = self.partners.get_mut(partner) else { return };
-        waiting.change(&host, |rows| {
+        waiting.change(&row.task.host(), |rows| {
             if let Some(old) = old {
-                rows.remove(&(old.at, id));
+                rows.remove(&(old, id));
             }
             rows.extend(at.map(|at| (at, id)));
         });
@@ -180,10 +178,9 @@ impl<T: Task> Queue<T> {
     }
 }
 
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Self { rows: HashMap::new(), partners: HashMap::new() }
-    }
+/// A record's task of this kind.
+pub(super) fn row_of<T: Task>(records: &mut Records, id: PropostaId) -> Option<&mut Row<T>> {
+    T::row_mut(records.get_mut(&id)?)
 }
 
 impl Waiting {
@@ -203,7 +200,10 @@ impl Waiting {
 
     /// Changes what waits for a host, and keeps its head true.
     fn change(&mut self, host: &str, change: impl FnOnce(&mut BTreeSet<(Duration, PropostaId)>)) {
-        let rows = self.hosts.entry(host.to_owned()).or_default();
+        if !self.hosts.contains_key(host) {
+            self.hosts.insert(host.to_owned(), BTreeSet::new());
+        }
+        let Some(rows) = self.hosts.get_mut(host) else { return };
         let before = rows.first().map(|(at, _)| *at);
         change(rows);
         let after = rows.first().map(|(at, _)| *at);
@@ -221,36 +221,48 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use chrono::DateTime;
-    use svc_core::{Acao, Delivery, DigestKey, NovaProposta, Schedule};
+    use svc_core::{Acao, Delivery, DigestKey, Mensagem, NovaProposta, Schedule};
 
     use super::*;
     use crate::bounds::{Bounds, Limits};
+    use crate::store::memory::Record;
     use crate::{NewPartner, Random};
 
-    /// A delivery of this number, for one of four partners at one of four hosts.
-    fn delivery(number: u64) -> Delivery {
+    fn id(number: u64) -> PropostaId {
+        PropostaId::from_random(u128::from(number).to_be_bytes())
+    }
+
+    /// The record of this number, of one of four partners, whose delivery to one of four hosts waits nowhere yet.
+    fn record(number: u64) -> Box<Record> {
         let now = DateTime::UNIX_EPOCH;
         let nova = NovaProposta::builder("P").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018");
         let nova = nova.webhook_url(format!("https://h{}.example/", number / 4 % 4)).build().unwrap();
-        let id = PropostaId::from_random(u128::from(number).to_be_bytes());
-        let proposta = nova.open(id, &format!("p{}", number % 4), &DigestKey::derive(&[7; 32]).unwrap(), now);
-        Delivery::of(&proposta.apply(Acao::Aceitar, now).unwrap(), &Schedule::HOMOLOGACAO, now)
+        let proposta = nova.open(id(number), format!("p{}", number % 4), &DigestKey::derive(&[7; 32]).unwrap(), now);
+        let delivery = Delivery::of(&proposta.apply(Acao::Aceitar, now).unwrap(), &Schedule::HOMOLOGACAO, now);
+        let mensagem = Row::new(Mensagem::of(&proposta, &Schedule::MENSAGEM, now));
+        Box::new(Record { proposta, mensagem, delivery: Some(Box::new(Row::new(delivery))) })
     }
 
     /// What stands in the rows stands in the lanes, at its place, and nothing else does.
-    fn check(queue: &Queue<Delivery>) {
-        let mut places = HashMap::<(&str, &str), BTreeSet<(Duration, PropostaId)>>::new();
-        for (id, row) in &queue.rows {
-            if let Some(Place { at, host }) = &row.place {
-                places.entry((row.task.client_id(), host)).or_default().insert((*at, *id));
+    fn check(queue: &Queue, records: &Records) {
+        let mut places = HashMap::<(&str, Cow<'_, str>), BTreeSet<(Duration, PropostaId)>>::new();
+        for row in records.values().filter_map(|record| record.delivery.as_ref()) {
+            if let Some(at) = row.at {
+                let hosts = places.entry((row.task.client_id(), row.task.host())).or_default();
+                hosts.insert((at, row.task.id()));
             }
         }
         let lanes = queue.partners.iter().flat_map(|(partner, waiting)| {
             let heads: BTreeSet<_> =
                 waiting.hosts.iter().map(|(host, rows)| (rows.first().unwrap().0, host.clone())).collect();
             assert_eq!(heads, waiting.heads);
-            waiting.hosts.iter().map(move |(host, rows)| ((partner.as_str(), host.as_str()), rows.clone()))
+            waiting
+                .hosts
+                .iter()
+                .map(move |(host, rows)| ((partner.as_str(), Cow::Borrowed(host.as_str())), rows.clone()))
         });
         assert_eq!(lanes.collect::<HashMap<_, _>>(), places);
     }
@@ -272,14 +284,20 @@ mod tests {
         for round in 0..8 {
             let bounds = Bounds::new(Limits { total: 12, per_partner: 4, per_host: 2 });
             let room = bounds.room(&partners);
-            let (mut queue, mut now, mut held) = (Queue::default(), Duration::ZERO, Vec::new());
+            let (mut queue, mut records) = (Queue::default(), Records::new());
+            let (mut now, mut held) = (Duration::ZERO, Vec::new());
             for number in round * 1_000..round * 1_000 + 1_000 {
                 now += Duration::from_millis(draw(50));
                 let soon = now + Duration::from_millis(draw(400));
                 match draw(6) {
-                    0 | 1 => queue.add(delivery(number), Some(soon)),
+                    0 | 1 => {
+                        let mut record = record(number);
+                        queue.add(record.delivery.as_mut().unwrap(), Some(soon));
+                        records.insert(id(number), record);
+                    }
                     2 => {
-                        let Leased { leases, next } = queue.lease(&room, now, Duration::from_millis(300));
+                        let time = Duration::from_millis(300);
+                        let Leased { leases, next } = queue.lease::<Delivery>(&mut records, &room, now, time);
                         leased += leases.len();
                         held.extend(leases);
                         assert!(queue.partners.iter().all(|(partner, w)| w.due_host(&room, partner, now).is_none()));
@@ -287,15 +305,20 @@ mod tests {
                     }
                     3 if !held.is_empty() => {
                         let Lease { task, fence, .. } = held.swap_remove(draw(held.len() as u64) as usize);
-                        queue.record(fence, task, (draw(2) == 0).then_some(soon));
+                        let row = row_of::<Delivery>(&mut records, task.id()).unwrap();
+                        queue.record(row, fence, task, (draw(2) == 0).then_some(soon));
                     }
                     4 if !held.is_empty() => {
                         let Lease { task, fence, .. } = held.swap_remove(draw(held.len() as u64) as usize);
-                        queue.put_back(fence, task.id(), soon);
+                        queue.put_back(row_of::<Delivery>(&mut records, task.id()).unwrap(), fence, soon);
                     }
-                    _ => drop(queue.change(delivery(draw(number + 1)).id(), now, |task| (task, Some(now)))),
+                    _ => {
+                        if let Some(row) = row_of::<Delivery>(&mut records, id(draw(number + 1))) {
+                            queue.change(row, now, |task| (task, Some(now)));
+                        }
+                    }
                 }
-                check(&queue);
+                check(&queue, &records);
             }
         }
         assert!(leased > 500, "{leased}");

@@ -1,5 +1,6 @@
 //! What waits in a store until it is due: a delivery, or a message.
 
+use std::borrow::Cow;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(crate) trait Task: Kept + Clone + Send + Sync + 'static {
     fn id(&self) -> PropostaId;
     fn client_id(&self) -> &str;
     /// Who is called on, for the bound on a host.
-    fn host(&self) -> String;
+    fn host(&self) -> Cow<'_, str>;
     fn next(&self) -> Next;
     /// By which its channel tells of it later.
     fn envio(&self) -> Option<&str> {
@@ -44,7 +45,7 @@ impl Task for Delivery {
         Delivery::client_id(self)
     }
 
-    fn host(&self) -> String {
+    fn host(&self) -> Cow<'_, str> {
         self.url().host()
     }
 
@@ -79,8 +80,8 @@ impl Task for Mensagem {
     }
 
     /// All go the same way.
-    fn host(&self) -> String {
-        String::new()
+    fn host(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
     }
 
     fn next(&self) -> Next {

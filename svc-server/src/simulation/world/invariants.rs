@@ -5,7 +5,7 @@ use std::time::Duration;
 use svc_core::{Delivery, Next, Outcome, Status};
 
 use super::{LAG, World};
-use crate::store::memory::Record;
+use crate::store::memory::Seen;
 
 impl World {
     /// After every step of the store, everything is looked at.
@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    fn check_record(&self, record: &Record) -> Result<(), String> {
+    fn check_record(&self, record: &Seen) -> Result<(), String> {
         let now = self.elapsed();
         let state = &mut *self.state();
         let exact = state.exact;
@@ -99,7 +99,7 @@ impl World {
         let records = self.memory.records();
         for record in &records {
             let id = record.proposta.id();
-            let estado = record.mensagem.as_ref().map_or("", |mensagem| mensagem.estado());
+            let estado = record.mensagem.estado();
             if estado != "enviada" {
                 self.violate(format!("{id}: the customer's message is {estado:?}"));
             }
