@@ -16,6 +16,10 @@ use svc_server::{
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// A million proposals of many small parts take a fifth less memory than with the system's, and a request a little less time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// EX_USAGE of sysexits.h: the settings are at fault.
 const EXIT_USAGE: u8 = 64;
 /// What a shell shows of a program that was interrupted.
