@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use zeroize::Zeroize;
 
 /// The clock (C40): the time of day for what is written down, and one that never jumps for what is waited for.
 #[derive(Clone)]
@@ -181,7 +182,9 @@ pub struct NoRandomness;
 impl Random {
     /// The operating system's (C8).
     pub fn system() -> Self {
-        Self(Arc::new(|bytes| getrandom::fill(bytes).map_err(|_| NoRandomness)))
+        let drawn = Mutex::new(Drawn { bytes: [0; DRAWN], used: DRAWN });
+        // What is left after a panic is as random as before.
+        Self(Arc::new(move |bytes| drawn.lock().unwrap_or_else(PoisonError::into_inner).fill(bytes)))
     }
 
     /// Any other, for tests that must know the ids.
@@ -205,8 +208,55 @@ impl Random {
     }
 }
 
+/// So much is asked of the operating system at a time.
+const DRAWN: usize = 1_024;
+
+/// Random bytes in advance: a call of the system for each id and each jitter costs a small request a twentieth of its time.
+struct Drawn {
+    bytes: [u8; DRAWN],
+    used: usize,
+}
+
+impl Drawn {
+    fn fill(&mut self, into: &mut [u8]) -> Result<(), NoRandomness> {
+        for part in into.chunks_mut(DRAWN) {
+            if self.used + part.len() > DRAWN {
+                self.used = DRAWN;
+                getrandom::fill(&mut self.bytes).map_err(|_| NoRandomness)?;
+                self.used = 0;
+            }
+            let fresh = &mut self.bytes[self.used..self.used + part.len()];
+            part.copy_from_slice(fresh);
+            // Nobody finds later what was given away: keys are drawn too.
+            fresh.zeroize();
+            self.used += part.len();
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Random")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_in_advance_is_given_once_and_then_gone() {
+        let random = Random::system();
+        let all: HashSet<[u8; 16]> = (0..1_000).map(|_| random.bytes().unwrap()).collect();
+        assert_eq!(all.len(), 1_000);
+        let mut drawn = Drawn { bytes: [0; DRAWN], used: DRAWN };
+        let mut long = [0; 3 * DRAWN + 1];
+        drawn.fill(&mut long).unwrap();
+        assert_eq!(long.chunks(64).map(<[u8]>::to_vec).collect::<HashSet<_>>().len(), long.chunks(64).count());
+        assert!(drawn.bytes[..drawn.used].iter().all(|byte| *byte == 0));
+        assert!(drawn.bytes[drawn.used..].iter().any(|byte| *byte != 0));
     }
 }
