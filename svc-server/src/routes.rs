@@ -44,7 +44,9 @@ impl App {
         let for_person = matches!(route, Some(Route::Confirmar(_))) && accepts(request.headers()).prefers_html;
         let answer = match self.in_flight.try_acquire() {
             Ok(_permit) => {
-                let answer = tokio::time::timeout(REQUEST_DEADLINE, Arc::clone(&self).route(route, request, peer));
+                // In a place of its own: what is handed on, as here to a timeout, is copied whole each time.
+                let answer = Box::pin(Arc::clone(&self).route(route, request, peer));
+                let answer = tokio::time::timeout(REQUEST_DEADLINE, answer);
                 answer.await.unwrap_or(Err(Problem::Unavailable(1)))
             }
             Err(_) => Err(Problem::Unavailable(1)),

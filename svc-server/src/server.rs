@@ -242,13 +242,13 @@ where
                 failing = false;
                 let (app, peer, closing) = (Arc::clone(&app), peer.ip(), Arc::clone(&closing));
                 let connection = connection(stream, move |request| {
-                    let (reply, closing) = (handle(Arc::clone(&app), request, peer), Arc::clone(&closing));
+                    let (app, closing) = (Arc::clone(&app), Arc::clone(&closing));
                     async move {
-                        let mut reply = reply.await;
+                        let mut reply = handle(app, request, peer).await;
                         if closing.load(Ordering::Relaxed) {
                             reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                         }
-                        reply
+                        Ok(reply)
                     }
                 });
                 let connection = graceful.watch(connection);
@@ -289,19 +289,15 @@ fn connection<F>(
     handle: impl Fn(Request<Incoming>) -> F + Send + 'static,
 ) -> impl GracefulConnection<Error = hyper::Error>
 where
-    F: Future<Output = Reply> + Send + 'static,
+    F: Future<Output = Result<Reply, Infallible>> + Send + 'static,
 {
-    let service = service_fn(move |request| {
-        let reply = handle(request);
-        async { Ok::<_, Infallible>(reply.await) }
-    });
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_DEADLINE));
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_DEADLINE)
         .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service_fn(handle))
 }
 
 /// Faults of one connection; anything else is the machine's, and passes.
