@@ -38,6 +38,9 @@ pub struct Dados {
     pub simulacao: Simulacao,
 }
 
+/// Room for a body as it is as a rule.
+const USUAL_BYTES: usize = 640;
+
 impl NovaProposta {
     /// Reads the body of `POST /v1/propostas`, with every violation in one pass (C1–C7, C36).
     ///
@@ -168,8 +171,9 @@ impl NovaProposta {
     /// ```
     pub fn to_json(&self) -> Vec<u8> {
         // Writing these types to memory cannot fail; should it ever, an empty body is refused by every reader.
-        serde_json::to_vec(&Wire::of(&self.id_proposta_parceiro, &self.webhook_url, Some(&self.dados)))
-            .unwrap_or_default()
+        let mut body = Vec::with_capacity(USUAL_BYTES);
+        let wire = Wire::of(&self.id_proposta_parceiro, &self.webhook_url, Some(&self.dados));
+        serde_json::to_writer(&mut body, &wire).map_or_else(|_| Vec::new(), |()| body)
     }
 
     /// The digest by which the same proposal is recognised when it comes again (C9).

@@ -91,12 +91,37 @@ pub(crate) fn to_f64(value: Decimal) -> f64 {
     value.mantissa() as f64 / 10_f64.powi(i32::try_from(value.scale()).unwrap_or_default())
 }
 
+/// The value as it is displayed, without the formatter, which takes most of the time of writing a proposal.
+fn text(value: Decimal) -> Option<ArrayString<32>> {
+    let mut text = ArrayString::new();
+    let Ok(mut rest) = u64::try_from(value.mantissa()) else {
+        write!(text, "{value}").ok()?;
+        return Some(text);
+    };
+    // From the last digit to the first. No decimal has more than 28 behind its point.
+    let (mut digits, mut behind_point) = ([0; 32], value.scale());
+    let mut places = digits.iter_mut().rev();
+    loop {
+        *places.next()? = b'0' + u8::try_from(rest % 10).ok()?;
+        rest /= 10;
+        if behind_point > 0 {
+            behind_point -= 1;
+            if behind_point == 0 {
+                *places.next()? = b'.';
+            }
+        } else if rest == 0 {
+            break;
+        }
+    }
+    let unused = places.len();
+    text.push_str(str::from_utf8(digits.get(unused..)?).ok()?);
+    Some(text)
+}
+
 /// Writes the exact decimal as a JSON number: through the raw text, so that no float and no feature of another
 /// crate comes between.
 pub(crate) fn serialize<S: Serializer>(value: &Decimal, serializer: S) -> Result<S::Ok, S::Error> {
-    // 28 digits at most, with point and sign.
-    let mut text = ArrayString::<32>::new();
-    write!(text, "{value}").map_err(serde::ser::Error::custom)?;
+    let text = text(*value).ok_or_else(|| serde::ser::Error::custom("a number of too many digits"))?;
     serde_json::from_str::<&RawValue>(&text).map_err(serde::ser::Error::custom)?.serialize(serializer)
 }
 
@@ -146,5 +171,21 @@ mod tests {
         assert_eq!(decimal(&"9".repeat(60_000)), None);
         assert_eq!(decimal(&format!("0.{}1", "0".repeat(60_000))), None);
         assert_eq!(decimal(&format!("0.{}1e60001", "0".repeat(60_000))).unwrap().to_string(), "1");
+    }
+
+    #[test]
+    fn written_as_displayed() {
+        let mut mantissa = 1_i128;
+        let mantissas = std::iter::from_fn(|| {
+            mantissa = mantissa * 37 % 10_i128.pow(28);
+            Some(mantissa)
+        });
+        let all = [0, 1, -1, 10, i128::from(u64::MAX), i128::from(u64::MAX) + 1, 10_i128.pow(28)];
+        for mantissa in all.into_iter().chain(mantissas.take(2_000)) {
+            for scale in 0..=28 {
+                let value = Decimal::from_i128_with_scale(mantissa, scale);
+                assert_eq!(*text(value).unwrap(), *value.to_string());
+            }
+        }
     }
 }

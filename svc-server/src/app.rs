@@ -1,9 +1,6 @@
 //! What every request and every attempt shares.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -79,25 +76,6 @@ impl App {
 /// All that a request asks of the store, in time. What it began goes on to its end.
 pub(crate) async fn in_time(asked: impl Future<Output = Result<Reply, Problem>>) -> Result<Reply, Problem> {
     tokio::time::timeout(STORE_DEADLINE, asked).await.unwrap_or(Err(Problem::Unavailable(1)))
-}
-
-/// Runs a change of state to its end, whether or not anybody waits for it: at once where the store is in memory, and else in a
-/// task of its own.
-pub(crate) async fn detached<T: Send + 'static>(
-    change: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    let mut change = Box::pin(change);
-    let begun = poll_fn(|context| Poll::Ready(catch_unwind(AssertUnwindSafe(|| change.as_mut().poll(context))))).await;
-    let ended = match begun {
-        Ok(Poll::Ready(done)) => return done,
-        Ok(Poll::Pending) => tokio::spawn(change).await.map_err(|error| error.is_panic()),
-        Err(_) => Err(true),
-    };
-    ended.unwrap_or_else(|panicked| {
-        // What a panic says may hold what no log does (C39).
-        tracing::error!(panicked, "a change of state did not end");
-        Err(Problem::Internal)
-    })
 }
 
 impl From<StoreError> for Problem {

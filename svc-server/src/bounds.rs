@@ -30,6 +30,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Taken {
     total: usize,
+    /// Whether the last look at what is due found something without a place, or may have.
+    wanted: bool,
     partners: HashMap<String, Partner>,
 }
 
@@ -66,13 +68,14 @@ impl Bounds {
         self.0.lock().total
     }
 
-    /// Completes when a place that was used has become free since it last did.
+    /// Completes when a place that was used has become free for what had found none.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
     }
 
     /// What there is room for, as long as these are the partners.
     pub(crate) fn room<'a>(&'a self, partners: &'a Partners) -> Room<'a> {
+        self.0.lock().wanted = false;
         Room { bounds: self, partners }
     }
 }
@@ -87,7 +90,10 @@ pub(crate) struct Room<'a> {
 impl Room<'_> {
     /// Whether anything of this partner may be begun. Nothing of one that was removed: it stays pending (C24).
     pub(crate) fn admits(&self, partner: &str) -> bool {
-        self.left(partner, &self.bounds.0.lock()) > 0 && self.partners.get(partner).is_some()
+        let taken = &mut *self.bounds.0.lock();
+        let is_left = self.left(partner, taken) > 0;
+        taken.wanted |= !is_left;
+        is_left && self.partners.get(partner).is_some()
     }
 
     /// How much of this partner is under way.
@@ -97,9 +103,11 @@ impl Room<'_> {
 
     /// Whether this host has a place left for this partner.
     pub(crate) fn admits_host(&self, partner: &str, host: &str) -> bool {
-        let taken = self.bounds.0.lock();
+        let taken = &mut *self.bounds.0.lock();
         let count = taken.partners.get(partner).and_then(|partner| partner.hosts.get(host));
-        count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
+        let is_left = count.is_none_or(|count| *count < self.bounds.0.limits.per_host);
+        taken.wanted |= !is_left;
+        is_left
     }
 
     /// Partners that something may be begun for.
@@ -113,7 +121,10 @@ impl Room<'_> {
     #[cfg(feature = "postgres")]
     pub(crate) fn look(&self) -> (usize, usize) {
         let Limits { total, per_partner, per_host } = self.bounds.0.limits;
-        let free = total.saturating_sub(self.bounds.0.lock().total).max(1);
+        let taken = &mut *self.bounds.0.lock();
+        // A database is asked for no more than there is room for.
+        taken.wanted = true;
+        let free = total.saturating_sub(taken.total).max(1);
         (free, per_host.min(per_partner))
     }
 
@@ -133,11 +144,13 @@ impl Room<'_> {
         let shared = &self.bounds.0;
         let taken = &mut *shared.lock();
         if self.left(partner, taken) == 0 {
+            taken.wanted = true;
             return None;
         }
         let of_partner = taken.partners.entry(partner.to_owned()).or_default();
         let at_host = of_partner.hosts.entry(host.to_owned()).or_default();
         if *at_host >= shared.limits.per_host {
+            taken.wanted = true;
             return None;
         }
         *at_host += 1;
@@ -167,7 +180,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.bounds.lock();
         let taken = &mut *taken;
-        if self.used {
+        if self.used && taken.wanted {
             self.bounds.freed.notify_one();
         }
         taken.total = taken.total.saturating_sub(1);

@@ -7,7 +7,8 @@ use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
 use svc_core::{Acao, BadAcao, Confirmacao, Delivery, NotApplied, Perfil, Proposta, PropostaId};
 
-use crate::app::{App, detached, in_time};
+use crate::app::{App, in_time};
+use crate::detached::detached;
 use crate::page;
 use crate::reply::{Problem, Reply, json};
 use crate::request::{Accepts, BodyType, Twice, accepts, body_type, field, is_preview, is_preview_agent, read_body};

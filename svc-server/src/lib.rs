@@ -61,6 +61,7 @@ mod auth;
 mod bounds;
 mod confirmar;
 mod deliver;
+mod detached;
 mod format;
 mod limiter;
 mod link;

@@ -2,12 +2,14 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::bounds::{Bounds, Limits, Permit};
+use crate::detached::begin;
 use crate::store::StoreError;
 
 /// How often to look although nobody rang.
@@ -124,7 +126,11 @@ impl<W: Work> Outbox<W> {
         for mut lease in leases {
             lease.permit.begin();
             let work = Arc::clone(&self.work);
-            self.attempts.spawn(async move { work.attempt(lease).await });
+            let mut attempt = Box::pin(async move { work.attempt(lease).await });
+            // What does not wait, such as a line that is printed, needs no task.
+            if let Ok(Poll::Pending) = begin(attempt.as_mut()).await {
+                self.attempts.spawn(attempt);
+            }
         }
         Ok(next)
     }

@@ -14,7 +14,8 @@ use svc_core::{
 };
 use tokio::sync::Notify;
 
-use crate::app::{App, detached, in_time};
+use crate::app::{App, in_time};
+use crate::detached::detached;
 use crate::message;
 use crate::reply::{Problem, Reply, X_SVC_CAPABILITIES, X_SVC_REPLAYED, json};
 use crate::request::{BodyType, body_type, client_address, read_body};

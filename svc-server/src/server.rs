@@ -240,6 +240,8 @@ where
             None => break,
             Some((permit, Ok((stream, peer)))) => {
                 failing = false;
+                // An answer goes out at once, also one that takes more than one packet.
+                let _ = stream.set_nodelay(true);
                 let (app, peer, closing) = (Arc::clone(&app), peer.ip(), Arc::clone(&closing));
                 let connection = connection(stream, move |request| {
                     let (app, closing) = (Arc::clone(&app), Arc::clone(&closing));

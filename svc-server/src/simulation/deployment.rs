@@ -7,10 +7,11 @@ use svc_core::{Acao, IpRange, NovaProposta, Perfil, Policy, PropostaId, Schedule
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::app::{App, detached};
+use crate::app::App;
 use crate::config::Config;
 use crate::confirmar::Decided;
 use crate::deliver::Webhooks;
+use crate::detached::detached;
 use crate::key::ServerKey;
 use crate::message::Messages;
 use crate::outbox::Outbox;

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::is_id;
-use crate::app::{App, detached};
+use crate::app::App;
+use crate::detached::detached;
 use crate::key::ServerKey;
 use crate::message;
 use crate::reply::{Problem, Reply, text};
