@@ -33,15 +33,16 @@ pub fn processor_time(process: &Child) -> Duration {
     Duration::from_millis(ticks * 10)
 }
 
-/// Until a process has nothing to do.
+/// Until a process has nothing to do, which is to come within a minute.
 pub async fn quiet(process: &Child) {
-    loop {
+    for _ in 0..300 {
         let before = processor_time(process);
         tokio::time::sleep(Duration::from_millis(200)).await;
         if processor_time(process) - before <= Duration::from_millis(10) {
             return;
         }
     }
+    panic!("still busy after a minute");
 }
 
 /// How many files and sockets a process has open.

@@ -3,6 +3,8 @@
 //!
 //! `cargo build --release && cargo run --release -p svc-benches --bin throughput -- target/release/svc-server`
 //!
+//! With a kind behind it (`login`, `create`, `replay`, `status`, `confirm`) that load alone, for a profiler to look at.
+//!
 //! Each server has one processor, the client the other. Rounds alternate between the two; medians of the rounds are
 //! printed. A creation's message and all log lines are written too, to nowhere. Notifications wait for the next hour:
 //! `deliveries` measures them.
@@ -76,7 +78,13 @@ fn main() {
                 with_many(program).await;
             });
         }
-        _ => eprintln!("throughput SVC-SERVER"),
+        [program, kind] => {
+            pin_client();
+            let kind = KINDS.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(kind)).expect("a kind");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(alone(program, kind));
+        }
+        _ => eprintln!("throughput SVC-SERVER [KIND]"),
     }
 }
 
@@ -113,9 +121,11 @@ impl Server {
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = free.local_addr().expect("bound").port();
         drop(free);
-        let process = pinned(program).args(arguments(port)).spawn().expect("a server");
+        let mut process = pinned(program).args(arguments(port)).spawn().expect("a server");
         let address = format!("127.0.0.1:{port}");
         while TcpStream::connect(&address).await.is_err() {
+            let ended = process.try_wait().expect("a process of ours");
+            assert!(ended.is_none(), "{program} has ended: {ended:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Self { process, address, token: String::new(), ids: Arc::default() }
@@ -203,6 +213,24 @@ impl Server {
         }
         lengths
     }
+}
+
+/// One kind alone, on our server, for a profiler to look at.
+async fn alone(program: &str, kind: Kind) {
+    let ours = Server::ours(program).await;
+    ours.load(Kind::Create, 4 * TIME).run(&ours.address, CONNECTIONS).await;
+    quiet(&ours.process).await;
+    println!("process {}", ours.process.id().expect("it runs"));
+    let done = ours.load(kind, 5 * TIME).run(&ours.address, CONNECTIONS).await;
+    let of = |share| quantile(&done.latencies, share);
+    println!(
+        "{kind:?}: {:.0} a second, p50 {:?}, p90 {:?}, p99 {:?}, most {:?}",
+        done.latencies.len() as f64 / done.took.as_secs_f64(),
+        of(0.5),
+        of(0.9),
+        of(0.99),
+        of(1.0)
+    );
 }
 
 /// Every kind, on both servers in turn, each round on fresh ones.
