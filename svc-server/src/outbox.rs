@@ -119,19 +119,98 @@ impl<W: Work> Outbox<W> {
         }
     }
 
-    /// Begins an attempt of all that is due and has room; gives the time until the next is.
+    /// Begins an attempt of all that is due and has room, and of what has room when those are done that did not wait; gives
+    /// the time until the next is.
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
         while self.attempts.try_join_next().is_some() {}
-        let Leased { leases, next } = self.work.lease(&self.bounds).await?;
-        for mut lease in leases {
-            lease.permit.begin();
-            let work = Arc::clone(&self.work);
-            let mut attempt = Box::pin(async move { work.attempt(lease).await });
-            // What does not wait, such as a line that is printed, needs no task.
-            if let Ok(Poll::Pending) = begin(attempt.as_mut()).await {
-                self.attempts.spawn(attempt);
+        loop {
+            let Leased { leases, next } = self.work.lease(&self.bounds).await?;
+            let mut waits = leases.is_empty();
+            for mut lease in leases {
+                lease.permit.begin();
+                let work = Arc::clone(&self.work);
+                let mut attempt = Box::pin(async move { work.attempt(lease).await });
+                // What does not wait, such as a line that is printed, needs no task.
+                if let Ok(Poll::Pending) = begin(attempt.as_mut()).await {
+                    waits = true;
+                    self.attempts.spawn(attempt);
+                }
             }
+            if waits {
+                return Ok(next);
+            }
+            // However much is due, requests come between.
+            tokio::task::yield_now().await;
         }
-        Ok(next)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::partners::{DEMO_CLIENT_ID, Partners};
+
+    /// So many tasks, due at once; every tenth has to wait for something.
+    struct Pile {
+        partners: Partners,
+        left: Mutex<usize>,
+        done: Mutex<Vec<usize>>,
+        wake: Notify,
+    }
+
+    impl Work for Arc<Pile> {
+        type Task = usize;
+        const NAME: &str = "pile";
+        const LIMITS: Limits = Limits { total: 8, per_partner: 4, per_host: 4 };
+
+        fn wake(&self) -> &Notify {
+            &self.wake
+        }
+
+        fn is_shared(&self) -> bool {
+            false
+        }
+
+        async fn lease(&self, bounds: &Bounds) -> Result<Leased<usize>, StoreError> {
+            let (room, mut left) = (bounds.room(&self.partners), self.left.lock().unwrap());
+            let mut leases = Vec::new();
+            while let Some(permit) = (*left > 0).then(|| room.take(DEMO_CLIENT_ID, "")).flatten() {
+                *left -= 1;
+                leases.push(Lease { task: *left, fence: 1, permit });
+            }
+            Ok(Leased { leases, next: None })
+        }
+
+        async fn attempt(&self, lease: Lease<usize>) {
+            if lease.task.is_multiple_of(10) {
+                tokio::task::yield_now().await;
+            }
+            self.done.lock().unwrap().push(lease.task);
+        }
+    }
+
+    #[tokio::test]
+    async fn whatever_is_due_is_done_before_the_end_though_only_a_few_find_a_place_at_a_time() {
+        for stop_at_once in [true, false] {
+            let pile = Arc::new(Pile {
+                partners: Partners::demonstration(),
+                left: Mutex::new(100),
+                done: Mutex::default(),
+                wake: Notify::new(),
+            });
+            let all_done = Arc::clone(&pile);
+            let stop = async move {
+                while !stop_at_once && all_done.done.lock().unwrap().len() < 100 {
+                    tokio::task::yield_now().await;
+                }
+                Instant::now() + Duration::from_secs(60)
+            };
+            Outbox::new(Arc::clone(&pile)).run(stop).await;
+            let mut done = std::mem::take(&mut *pile.done.lock().unwrap());
+            done.sort_unstable();
+            assert_eq!(done, (0..100).collect::<Vec<_>>());
+        }
     }
 }
