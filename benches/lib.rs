@@ -16,8 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// Starts the server that the first argument names, on a free port, and gives it with its address. It ends with its handle.
 pub async fn start(arguments: &[&str]) -> (Child, String) {
-    let program = std::env::args().nth(1).expect("the path of svc-server");
-    let mut server = Command::new(program)
+    let mut server = Command::new(program())
         .args(["--listen", "127.0.0.1:0"])
         .args(arguments)
         .stdout(Stdio::piped())
@@ -32,6 +31,23 @@ pub async fn start(arguments: &[&str]) -> (Child, String) {
     // The customers' links: read, so that the pipe does not fill.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     (server, address)
+}
+
+/// The same on the processor that [`load`] leaves to servers. What it writes, customers' links too, goes to nowhere.
+pub async fn start_pinned(arguments: &[&str]) -> (Child, String) {
+    let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = free.local_addr().expect("bound").to_string();
+    drop(free);
+    let mut server = load::pinned(&program());
+    let server = server.args(["--listen", &address]).args(arguments).spawn().expect("a server");
+    while TcpStream::connect(&address).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (server, address)
+}
+
+fn program() -> String {
+    std::env::args().nth(1).expect("the path of svc-server")
 }
 
 /// One connection that is kept.

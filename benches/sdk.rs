@@ -1,0 +1,153 @@
+//! What the SDK adds to a call: a proposal posted by it, beside the same bytes posted by reqwest alone.
+//!
+//! `cargo build --release && cargo run --release -p svc-benches --bin sdk -- target/release/svc-server`
+//!
+//! Both post to the same server, ours, in turn: one call each, and who is first changes, so that neither has the fuller
+//! store or the warmer caches. Server and client have a processor each. A server with a constant answer would make the ratio
+//! larger, and of a call that nobody makes: a proposal is to be stored whoever posts it. What is added in microseconds stands
+//! beside the ratio, since that stays the same where server and network take longer.
+//!
+//! In the SDK's time is what stands before the sending: the proposal's bytes are read, checked, and written anew. reqwest
+//! alone sends them as they are, with the SDK's settings of connections and a token that it was given, reads status and id of
+//! the answer, and has no deadline.
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::redirect::Policy;
+use serde::Deserialize;
+use svc_benches::load::pin_client;
+use svc_benches::{Http, median, start_pinned};
+use svc_client::defaults::{CONNECT_TIMEOUT, POOL_IDLE_TIMEOUT, POOL_MAX_IDLE};
+use svc_client::{Client, NovaProposta, PropostaId};
+
+const ROUNDS: usize = 5;
+const PAIRS: usize = 4_000;
+const CLIENT_ID: &str = "parceiro-demo";
+const CLIENT_SECRET: &str = "segredo-demo";
+const TYPICAL: &str = include_str!("../svc-core/tests/proposals/valid/02_tipica_12x.json");
+const PARTNERS_ID: &str = "PX-2026-000002";
+
+fn main() {
+    pin_client();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(measure());
+}
+
+async fn measure() {
+    let (_server, address) = start_pinned(&[]).await;
+    let sdk = Client::builder(format!("http://{address}"), CLIENT_ID, CLIENT_SECRET).build().expect("a client");
+    let raw = Raw::new(&address).await;
+    let mut bodies = bodies();
+    println!("         sdk µs   raw µs   ratio  of pairs  more µs");
+    let mut all = Vec::new();
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        let (mut by_sdk, mut by_raw) = (Vec::with_capacity(PAIRS), Vec::with_capacity(PAIRS));
+        for pair in 0..PAIRS {
+            let [one, other] = [bodies.next().expect("endless"), bodies.next().expect("endless")];
+            if pair % 2 == 0 {
+                by_sdk.push(post(&sdk, &one).await);
+                by_raw.push(raw.post(other).await);
+            } else {
+                by_raw.push(raw.post(one).await);
+                by_sdk.push(post(&sdk, &other).await);
+            }
+        }
+        if round > 0 {
+            all.push(Figures::of(&by_sdk, &by_raw));
+            all[round - 1].print(&format!("round {round}"));
+        }
+    }
+    let of = |value: fn(&Figures) -> f64| median(all.iter().map(value).collect());
+    Figures {
+        sdk: of(|f| f.sdk),
+        raw: of(|f| f.raw),
+        ratio: of(|f| f.ratio),
+        of_pairs: of(|f| f.of_pairs),
+        more: of(|f| f.more),
+    }
+    .print("median");
+}
+
+/// Typical proposals as the SDK writes them, each with an id of its own.
+fn bodies() -> impl Iterator<Item = Vec<u8>> {
+    let proposta = NovaProposta::from_json_to_send(TYPICAL.as_bytes()).expect("a proposal");
+    let body = String::from_utf8(proposta.to_json()).expect("text");
+    (0..).map(move |number| body.replace(PARTNERS_ID, &format!("PX-{number:011}")).into_bytes())
+}
+
+/// A call of the SDK, from the bytes to the id.
+async fn post(sdk: &Client, body: &[u8]) -> Duration {
+    let began = Instant::now();
+    let proposta = NovaProposta::from_json_to_send(body).expect("a proposal");
+    let answer = sdk.create_proposta(&proposta).await.expect("an answer");
+    let took = began.elapsed();
+    assert!(PropostaId::parse(&answer.id_proposta_svc).is_some() && !answer.replayed() && answer.attempts() == 1);
+    took
+}
+
+/// reqwest alone.
+struct Raw {
+    client: reqwest::Client,
+    url: String,
+    token: String,
+}
+
+#[derive(Deserialize)]
+struct Received {
+    id_proposta_svc: String,
+}
+
+impl Raw {
+    async fn new(address: &str) -> Self {
+        let client = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(POOL_MAX_IDLE)
+            .no_proxy();
+        let token = Http::connect(address).await.login(CLIENT_ID, CLIENT_SECRET).await;
+        Self { client: client.build().expect("a client"), url: format!("http://{address}/v1/propostas"), token }
+    }
+
+    async fn post(&self, body: Vec<u8>) -> Duration {
+        let began = Instant::now();
+        let request = self.client.post(&self.url).bearer_auth(&self.token).header(CONTENT_TYPE, "application/json");
+        let answer = request.body(body).send().await.expect("an answer");
+        let status = answer.status();
+        let body = answer.bytes().await.expect("a body");
+        assert_eq!(status, 200);
+        let received: Received = serde_json::from_slice(&body).expect("an answer of the service");
+        let took = began.elapsed();
+        assert!(PropostaId::parse(&received.id_proposta_svc).is_some());
+        took
+    }
+}
+
+/// What one round came to; medians, in microseconds.
+struct Figures {
+    sdk: f64,
+    raw: f64,
+    ratio: f64,
+    /// The median of each pair's own ratio.
+    of_pairs: f64,
+    /// The median of each pair's difference.
+    more: f64,
+}
+
+impl Figures {
+    fn of(sdk: &[Duration], raw: &[Duration]) -> Self {
+        let [sdk, raw] = [sdk, raw].map(|times| times.iter().map(|time| time.as_secs_f64() * 1e6).collect::<Vec<_>>());
+        let pairs =
+            |value: fn(f64, f64) -> f64| median(sdk.iter().zip(&raw).map(|(sdk, raw)| value(*sdk, *raw)).collect());
+        let (of_pairs, more) = (pairs(|sdk, raw| sdk / raw), pairs(|sdk, raw| sdk - raw));
+        let [sdk, raw] = [sdk, raw].map(median);
+        Self { sdk, raw, ratio: sdk / raw, of_pairs, more }
+    }
+
+    fn print(&self, name: &str) {
+        let Self { sdk, raw, ratio, of_pairs, more } = self;
+        println!("{name:8} {sdk:6.1}   {raw:6.1}   {ratio:5.3}     {of_pairs:5.3}   {more:6.1}");
+    }
+}
