@@ -125,7 +125,7 @@ pub fn between<'t>(text: &'t str, begin: &str) -> &'t str {
 
 /// Answers every webhook with 204, and tells when it came.
 pub async fn receive(arrivals: UnboundedSender<(Instant, Message)>) -> SocketAddr {
-    receive_answering(arrivals, |_| (Duration::ZERO, "204 No Content")).await
+    receive_answering(arrivals, no_content).await
 }
 
 /// The same with an answer that depends on the request, after a while.
@@ -137,44 +137,53 @@ pub async fn receive_answering(
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let arrivals = arrivals.clone();
-            tokio::spawn(async move {
-                let mut stream = BufReader::new(stream);
-                while let Ok(Some(request)) = read(&mut stream).await {
-                    let (wait, answer) = answer(&request);
-                    let told = arrivals.send((Instant::now(), request));
-                    if !wait.is_zero() {
-                        tokio::time::sleep(wait).await;
-                    }
-                    let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
-                    if told.is_err() || stream.write_all(answer.as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            });
+            tokio::spawn(receive_on(stream, arrivals.clone(), answer));
         }
     });
     address
 }
 
-/// Reads a request or an answer; `None` at the connection's end.
-async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Message>> {
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let start = head.len();
-        if stream.read_line(&mut head).await? == 0 {
-            return Ok(None);
+/// The same on one connection.
+pub async fn receive_on(
+    stream: TcpStream,
+    arrivals: UnboundedSender<(Instant, Message)>,
+    answer: fn(&Message) -> (Duration, &'static str),
+) {
+    let mut stream = BufReader::new(stream);
+    while let Ok(Some(request)) = read(&mut stream).await {
+        let (wait, answer) = answer(&request);
+        let told = arrivals.send((Instant::now(), request));
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
         }
-        let line = head[start..].trim_end().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().map_err(io::Error::other)?;
-        }
-        if line.is_empty() {
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).await?;
-            return Ok(Some(Message { head, body }));
+        let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
+        if told.is_err() || stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
         }
     }
+}
+
+/// 204 at once.
+pub fn no_content(_: &Message) -> (Duration, &'static str) {
+    (Duration::ZERO, "204 No Content")
+}
+
+/// Reads a request or an answer; `None` at the connection's end.
+async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Message>> {
+    let mut head = Vec::with_capacity(1024);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read_until(b'\n', &mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let mut message = Message { head: String::from_utf8(head).map_err(io::Error::other)?, body: Vec::new() };
+    let length = match message.header("content-length") {
+        "" => 0,
+        length => length.parse().map_err(io::Error::other)?,
+    };
+    message.body.resize(length, 0);
+    stream.read_exact(&mut message.body).await?;
+    Ok(Some(message))
 }
 
 impl Message {
