@@ -28,6 +28,7 @@ type Group<'c> = BenchmarkGroup<'c, WallTime>;
 fn main() {
     let table = Table::begin();
     let mut criterion = Criterion::default()
+        .output_directory(table.folder())
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
@@ -39,7 +40,7 @@ fn main() {
     attempts(&mut group, &delivery, now);
     group.finish();
     criterion.final_summary();
-    table.print(GROUP, FIRST_ANSWER);
+    table.print([GROUP], FIRST_ANSWER);
 }
 
 /// A customer's answers to the typical proposal, and the delivery of the one that counts, which is given back.

@@ -20,7 +20,7 @@ use openssl::hash::MessageDigest;
 use openssl::pkey::PKey;
 use sha2::Sha256;
 use svc_benches::table::Table;
-use svc_core::{Received, Secret, Signer, Verifier, VerifyError};
+use svc_core::{MAX_SIGNATURES, Received, Secret, Signer, Verifier, VerifyError};
 
 const KEY: [u8; 32] = [7; 32];
 const OTHER_KEY: [u8; 32] = [8; 32];
@@ -88,7 +88,10 @@ fn refusals(group: &mut Group<'_>, delivery: &Delivery) {
     let Delivery { body, now, hex, .. } = delivery;
     let verifier = Verifier::new(&Secret::from_raw_key_bytes(&KEY).unwrap());
     let (one, all) = (delivery.one_header(), delivery.all_headers());
-    let wrong = hex.replace(&hex[..1], if hex.starts_with('0') { "1" } else { "0" });
+    let mut wrong = hex.clone();
+    wrong.replace_range(..1, if hex.starts_with('0') { "1" } else { "0" });
+    let items = (0..MAX_SIGNATURES).map(|number| format!("v1,{}", STANDARD.encode([number as u8; 32])));
+    let items = items.collect::<Vec<_>>().join(" ");
     let strict = verifier.clone().require_timestamp();
     let later = now + 2 * TOLERANCE;
     let classes = [
@@ -97,6 +100,7 @@ fn refusals(group: &mut Group<'_>, delivery: &Delivery) {
         ("wrong", &verifier, Received { svc_signature: Some(wrong.as_bytes()), ..one }, *now),
         ("no timestamp", &strict, one, *now),
         ("wrong standard signature", &verifier, Received { signature: Some(b"v1,QQ=="), ..all }, *now),
+        ("a header full of wrong items", &verifier, Received { signature: Some(items.as_bytes()), ..all }, *now),
         ("too old", &verifier, all, later),
     ];
     for (name, verifier, received, now) in classes {
@@ -204,6 +208,7 @@ fn decode_hex(digits: &[u8]) -> [u8; 32] {
 fn main() {
     let table = Table::begin();
     let mut criterion = Criterion::default()
+        .output_directory(table.folder())
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(2))
         .configure_from_args();
@@ -220,7 +225,5 @@ fn main() {
         group.finish();
     }
     criterion.final_summary();
-    for size in SIZES {
-        table.print(&format!("verify {size}"), "floor");
-    }
+    table.print(SIZES.map(|size| format!("verify {size}")), "floor");
 }
