@@ -38,9 +38,6 @@ pub struct Dados {
     pub simulacao: Simulacao,
 }
 
-/// Room for a body as it is as a rule.
-const USUAL_BYTES: usize = 640;
-
 impl NovaProposta {
     /// Reads the body of `POST /v1/propostas`, with every violation in one pass (C1–C7, C36).
     ///
@@ -222,6 +219,9 @@ impl<'a> Wire<'a> {
         }
     }
 }
+
+/// Room for a typical body, so that it is not moved while it grows.
+const USUAL_BYTES: usize = 640;
 
 /// What no field can know by itself: where webhooks may go (C31), and whether the figures agree (C6).
 fn judge(draft: &Draft, policy: &Policy, today: NaiveDate, findings: &mut Findings) {

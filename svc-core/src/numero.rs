@@ -91,7 +91,7 @@ pub(crate) fn to_f64(value: Decimal) -> f64 {
     value.mantissa() as f64 / 10_f64.powi(i32::try_from(value.scale()).unwrap_or_default())
 }
 
-/// The value as it is displayed, without the formatter, which takes most of the time of writing a proposal.
+/// The value as it is displayed, without the formatter's detours.
 fn text(value: Decimal) -> Option<ArrayString<32>> {
     let mut text = ArrayString::new();
     let Ok(mut rest) = u64::try_from(value.mantissa()) else {

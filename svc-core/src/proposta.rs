@@ -46,7 +46,8 @@ struct Fixed {
 }
 
 impl NovaProposta {
-    /// Makes the record of it: id and time come from outside, the partner from the token.
+    /// Makes the record of it: id and time come from outside, the partner from the token. A partner's name that is an `Arc<str>`
+    /// is shared by all its proposals; any other text is copied.
     ///
     /// ```
     /// use chrono::DateTime;

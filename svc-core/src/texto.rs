@@ -57,13 +57,13 @@ impl IdParceiro {
     }
 }
 
-/// A partner may take a person's number for an id.
 impl Serialize for IdParceiro {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)
     }
 }
 
+/// A partner may take a person's number for an id.
 impl fmt::Debug for IdParceiro {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("IdParceiro(***)")

@@ -113,18 +113,18 @@ impl Room<'_> {
     /// Partners that something may be begun for.
     #[cfg(feature = "postgres")]
     pub(crate) fn partners(&self) -> Vec<&str> {
-        let taken = self.bounds.0.lock();
-        self.partners.client_ids().filter(|partner| self.left(partner, &taken) > 0).collect()
+        let taken = &mut *self.bounds.0.lock();
+        // A database is asked for no more than there is room for, so what finds none does not show.
+        taken.wanted = true;
+        let taken = &*taken;
+        self.partners.client_ids().filter(|partner| self.left(partner, taken) > 0).collect()
     }
 
     /// How many places are left, and how many of them at one host at most.
     #[cfg(feature = "postgres")]
     pub(crate) fn look(&self) -> (usize, usize) {
         let Limits { total, per_partner, per_host } = self.bounds.0.limits;
-        let taken = &mut *self.bounds.0.lock();
-        // A database is asked for no more than there is room for.
-        taken.wanted = true;
-        let free = total.saturating_sub(taken.total).max(1);
+        let free = total.saturating_sub(self.bounds.0.lock().total).max(1);
         (free, per_host.min(per_partner))
     }
 
@@ -220,6 +220,39 @@ mod tests {
         drop(third);
         assert_eq!(bounds.0.lock().total, 0);
         assert!(bounds.0.lock().partners.is_empty(), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_place_that_becomes_free_is_told_of_where_it_was_wanted() {
+        let partners = Partners::demonstration();
+        let bounds = Bounds::new(Limits { total: 64, per_partner: 2, per_host: 1 });
+        let begun = |host| {
+            let mut permit = bounds.room(&partners).take(DEMO, host).unwrap();
+            permit.begin();
+            permit
+        };
+        let rings = async || tokio::time::timeout(std::time::Duration::ZERO, bounds.freed()).await.is_ok();
+        drop(begun("a"));
+        assert!(!rings().await, "nothing had found no place");
+        let first = begun("a");
+        assert!(bounds.room(&partners).take(DEMO, "a").is_none());
+        drop(first);
+        assert!(rings().await, "a host was full");
+        let first = begun("a");
+        assert!(!bounds.room(&partners).admits_host(DEMO, "a"));
+        drop(first);
+        assert!(rings().await, "a host was looked at, and full");
+        let both = (begun("a"), begun("b"));
+        assert!(!bounds.room(&partners).admits(DEMO));
+        drop(both);
+        assert!(rings().await, "a partner was full");
+        #[cfg(feature = "postgres")]
+        {
+            let both = (begun("a"), begun("b"));
+            assert!(bounds.room(&partners).partners().is_empty());
+            drop(both);
+            assert!(rings().await, "all partners were full");
+        }
     }
 
     #[test]

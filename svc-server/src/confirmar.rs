@@ -65,7 +65,7 @@ impl App {
 
     async fn answer(self: Arc<Self>, found: Proposta, acao: Acao, accepts: Accepts) -> Result<Reply, Problem> {
         let app = Arc::clone(&self);
-        // In a task that nobody can cut short.
+        // Nobody can cut it short.
         match detached(async move { app.decide(found, acao).await }).await? {
             Decided::Now(proposta) => Ok(self.answered(&proposta, false, accepts)),
             Decided::Before(proposta) => Ok(self.answered(&proposta, true, accepts)),

@@ -12,7 +12,7 @@ pub(crate) async fn detached<T: Send + 'static>(
     change: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
     let mut change = Box::pin(change);
-    let ended = match begin(change.as_mut()).await {
+    let ended = match poll_once(change.as_mut()).await {
         Ok(Poll::Ready(done)) => return done,
         Ok(Poll::Pending) => tokio::spawn(change).await.map_err(|error| error.is_panic()),
         Err(Panicked) => Err(true),
@@ -25,8 +25,9 @@ pub(crate) async fn detached<T: Send + 'static>(
 }
 
 /// Does work as far as it goes without waiting. What is pending then is to be given to a task, which looks again.
-pub(crate) async fn begin<F: Future>(mut work: Pin<&mut F>) -> Result<Poll<F::Output>, Panicked> {
+pub(crate) async fn poll_once<F: Future>(mut work: Pin<&mut F>) -> Result<Poll<F::Output>, Panicked> {
     poll_fn(|context| {
+        // Locks of ours recover from a panic, and the work is not looked at again.
         let begun = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         Poll::Ready(begun.map_err(|_| Panicked))
     })
@@ -56,7 +57,7 @@ mod tests {
             tells.1.notify_one();
             Ok(())
         }));
-        assert!(begin(caller.as_mut()).await.unwrap().is_pending());
+        assert!(poll_once(caller.as_mut()).await.unwrap().is_pending());
         drop(caller);
         assert!(!gone_on.0.load(Ordering::Relaxed));
         go.notify_one();

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::bounds::{Bounds, Limits, Permit};
-use crate::detached::begin;
+use crate::detached::poll_once;
 use crate::store::StoreError;
 
 /// How often to look although nobody rang.
@@ -17,6 +17,9 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// So long do places that become free one after the other gather for one look at a store that others share.
 const REST: Duration = Duration::from_millis(1);
+
+/// So often is it looked again where all that was due was done at once.
+const LOOKS: usize = 16;
 
 /// One kind of work.
 pub(crate) trait Work: Send + Sync + 'static {
@@ -108,7 +111,8 @@ impl<W: Work> Outbox<W> {
                     next = self.step().await;
                     begins = next.is_ok() && !self.work.is_shared();
                 }
-                if self.attempts.join_next().await.is_none() {
+                let more = begins && next == Ok(Some(Duration::ZERO));
+                if self.attempts.join_next().await.is_none() && !more {
                     break next;
                 }
             }
@@ -119,11 +123,11 @@ impl<W: Work> Outbox<W> {
         }
     }
 
-    /// Begins an attempt of all that is due and has room, and of what has room when those are done that did not wait; gives
-    /// the time until the next is.
+    /// Begins all that is due and has room. What ends at once makes room for more, so it is looked again until something waits,
+    /// or for long enough: other things want to be heard. Gives the time until more is due.
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
         while self.attempts.try_join_next().is_some() {}
-        loop {
+        for _ in 0..LOOKS {
             let Leased { leases, next } = self.work.lease(&self.bounds).await?;
             let mut waits = leases.is_empty();
             for mut lease in leases {
@@ -131,7 +135,7 @@ impl<W: Work> Outbox<W> {
                 let work = Arc::clone(&self.work);
                 let mut attempt = Box::pin(async move { work.attempt(lease).await });
                 // What does not wait, such as a line that is printed, needs no task.
-                if let Ok(Poll::Pending) = begin(attempt.as_mut()).await {
+                if let Ok(Poll::Pending) = poll_once(attempt.as_mut()).await {
                     waits = true;
                     self.attempts.spawn(attempt);
                 }
@@ -142,6 +146,7 @@ impl<W: Work> Outbox<W> {
             // However much is due, requests come between.
             tokio::task::yield_now().await;
         }
+        Ok(Some(Duration::ZERO))
     }
 }
 
@@ -187,30 +192,34 @@ mod tests {
             if lease.task.is_multiple_of(10) {
                 tokio::task::yield_now().await;
             }
+            // An attempt that panics ends no other.
+            assert_ne!(lease.task, 500);
             self.done.lock().unwrap().push(lease.task);
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn whatever_is_due_is_done_before_the_end_though_only_a_few_find_a_place_at_a_time() {
         for stop_at_once in [true, false] {
             let pile = Arc::new(Pile {
                 partners: Partners::demonstration(),
-                left: Mutex::new(100),
+                left: Mutex::new(1_000),
                 done: Mutex::default(),
                 wake: Notify::new(),
             });
             let all_done = Arc::clone(&pile);
             let stop = async move {
-                while !stop_at_once && all_done.done.lock().unwrap().len() < 100 {
+                while !stop_at_once && all_done.done.lock().unwrap().len() < 999 {
                     tokio::task::yield_now().await;
                 }
                 Instant::now() + Duration::from_secs(60)
             };
+            let began = tokio::time::Instant::now();
             Outbox::new(Arc::clone(&pile)).run(stop).await;
+            assert!(began.elapsed() < POLL, "somebody rings for each that was behind a full house");
             let mut done = std::mem::take(&mut *pile.done.lock().unwrap());
             done.sort_unstable();
-            assert_eq!(done, (0..100).collect::<Vec<_>>());
+            assert_eq!(done, (0..1_000).filter(|task| *task != 500).collect::<Vec<_>>());
         }
     }
 }

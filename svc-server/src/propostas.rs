@@ -44,7 +44,7 @@ impl App {
         Ok(reply)
     }
 
-    /// `POST /v1/propostas`. Stored in a task of its own, which a caller who hangs up does not stop.
+    /// `POST /v1/propostas`. Stored whole, also for a caller who hangs up meanwhile.
     pub(crate) async fn create(self: Arc<Self>, request: Request<Incoming>) -> Result<Reply, Problem> {
         let (head, body) = request.into_parts();
         let client_id = self.authorize(&head.headers)?;

@@ -96,7 +96,7 @@ impl App {
             (&Method::GET | &Method::HEAD, Route::Propostas) => self.find(&request).await,
             (&Method::GET | &Method::HEAD, Route::Proposta(id)) => self.show(id, &request).await,
             (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => self.confirmar(id, request).await,
-            // Apart, since they are rare and large: all of a request moves with the largest thing that can come of it.
+            // Apart, since they are rare and large: each request has room for the largest thing that can come of it.
             (&Method::POST, Route::ReenviarWebhook(id)) => Box::pin(self.resend_webhook(id, request)).await,
             (&Method::POST, Route::ReenviarMensagem(id)) => Box::pin(self.resend_message(id, request)).await,
             (&Method::GET | &Method::HEAD, Route::Saude) => self.saude().await,

@@ -211,7 +211,8 @@ impl Random {
 /// So much is asked of the operating system at a time.
 const DRAWN: usize = 1_024;
 
-/// Random bytes in advance: a call of the system for each id and each jitter costs a small request a twentieth of its time.
+/// Random bytes in advance, since a call of the system for each id and each jitter costs a small request more than the rest of
+/// them. A machine that is copied while it runs has them twice; whoever does that starts its servers anew.
 struct Drawn {
     bytes: [u8; DRAWN],
     used: usize,
@@ -255,6 +256,7 @@ mod tests {
         let mut drawn = Drawn { bytes: [0; DRAWN], used: DRAWN };
         let mut long = [0; 3 * DRAWN + 1];
         drawn.fill(&mut long).unwrap();
+        drawn.fill(&mut [0; 40]).unwrap();
         assert_eq!(long.chunks(64).map(<[u8]>::to_vec).collect::<HashSet<_>>().len(), long.chunks(64).count());
         assert!(drawn.bytes[..drawn.used].iter().all(|byte| *byte == 0));
         assert!(drawn.bytes[drawn.used..].iter().any(|byte| *byte != 0));

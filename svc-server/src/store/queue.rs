@@ -21,6 +21,7 @@ pub(crate) struct Queue {
 /// A task, and what is to become of it.
 #[derive(Debug)]
 pub(crate) struct Row<T> {
+    /// Partner and host of a task never change: by them it is found where it waits.
     pub(super) task: T,
     /// Since when it is due, or will be; `None` once it has ended.
     due: Option<Duration>,
@@ -137,6 +138,8 @@ impl Queue {
         row.task = task;
         row.due = at;
         row.leased = false;
+        // Who had it, and comes late, knows nothing of the change.
+        row.fence += 1;
         self.wait(row, at);
         true
     }

@@ -273,3 +273,22 @@ async fn c38_the_store_in_memory_takes_so_many_and_loses_none_for_another() {
     assert_eq!(place.insert(&place.nova(3, "a")).await.unwrap_err(), StoreError::Full);
     assert!(place.store.find(first.id()).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn c19_who_comes_after_its_lease_does_not_undo_what_was_asked_for_meanwhile() {
+    for place in places().await {
+        let bounds = Bounds::new(Limits { total: 8, per_partner: 8, per_host: 1 });
+        let id = place.answered(0, "a").await.id();
+        // A lease that is over at once, and whoever has it does not know yet.
+        let partners = partners();
+        let room = bounds.room(&partners);
+        let leases = place.store.lease::<Delivery>(&room, Duration::ZERO).await.unwrap().leases;
+        let [late] = <[_; 1]>::try_from(leases).unwrap();
+        let now = place.now();
+        let resend = |delivery: Delivery| delivery.resend(&Schedule::HOMOLOGACAO, now);
+        assert!(place.store.change(id, resend).await.unwrap());
+        assert!(!place.store.record(late.fence, place.attempted(late.task, 410)).await.unwrap());
+        drop(late.permit);
+        assert_eq!(place.lease::<Delivery>(&bounds).await.len(), 1, "it is still to be sent");
+    }
+}
