@@ -1,16 +1,17 @@
 //! One signed request on its way to a receiver: vetted addresses, one deadline over everything, no redirect, no proxy
 //! (C31, C32).
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{HOST, RETRY_AFTER, USER_AGENT};
-use hyper::{Request, Response};
+use hyper::header::{HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use svc_core::{Falha, Policy, SignedRequest};
@@ -42,6 +43,9 @@ const MAX_IDLE: Duration = Duration::from_secs(4);
 const MAX_AGE: Duration = Duration::from_secs(60);
 const MAX_IDLE_PER_RECEIVER: usize = 8;
 const MAX_IDLE_IN_ALL: usize = 256;
+/// Most URLs that are kept as they were read: partners have one or a few, but each of their proposals could have its own.
+const MAX_TARGETS: usize = 1_024;
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("svc-server/", env!("CARGO_PKG_VERSION")));
 
 /// Sends requests. Connections to a receiver are kept for a while; nothing else is.
 pub(crate) struct Outbound {
@@ -49,6 +53,7 @@ pub(crate) struct Outbound {
     lookups: Lookups,
     transport: Transport,
     tls: TlsConnector,
+    targets: Mutex<HashMap<String, Arc<Target>>>,
     idle: Mutex<Vec<Idle>>,
 }
 
@@ -76,10 +81,19 @@ struct Receiver {
     port: u16,
 }
 
+/// What a URL says, read once for all requests that go there.
+#[derive(Debug)]
+struct Target {
+    receiver: Receiver,
+    authority: HeaderValue,
+    /// With its query.
+    path: Uri,
+}
+
 /// A connection that nothing is on. The longest idle stand first.
 #[derive(Debug)]
 struct Idle {
-    receiver: Receiver,
+    target: Arc<Target>,
     connection: Connection,
     since: Instant,
 }
@@ -99,6 +113,7 @@ impl Outbound {
             lookups: Lookups::new(config.resolver.clone()),
             transport: config.transport.clone(),
             tls: tls::connector(config.webhook_ca.as_deref()),
+            targets: Mutex::default(),
             idle: Mutex::default(),
         }
     }
@@ -107,14 +122,16 @@ impl Outbound {
     /// only so that the connection can serve again.
     pub(crate) async fn post(&self, partner: &str, signed: SignedRequest<'_>) -> Result<Answer, Unanswered> {
         let deadline = Instant::now() + ATTEMPT_DEADLINE;
-        let (receiver, request) = prepare(&signed).ok_or(Unanswered::Failed(Falha::Conexao, "no such request"))?;
-        let exchanged = timeout_at(deadline, self.exchange(partner, &receiver, request)).await;
+        let no_such = Unanswered::Failed(Falha::Conexao, "no such request");
+        let target = self.target(signed.url).ok_or(no_such)?;
+        let request = target.request(signed).ok_or(no_such)?;
+        let exchanged = timeout_at(deadline, self.exchange(partner, &target.receiver, request)).await;
         let (connection, response) =
             exchanged.map_err(|_| Unanswered::Failed(Falha::TempoEsgotado, "no answer in time"))??;
         let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.as_bytes().to_vec());
         let answer = Answer { code: response.status().as_u16(), retry_after };
         if timeout_at(deadline, read_to_end(response.into_body())).await == Ok(true) {
-            self.keep(receiver, connection);
+            self.keep(target, connection);
         }
         Ok(answer)
     }
@@ -122,7 +139,21 @@ impl Outbound {
     /// Lets connections go that nothing came for.
     pub(crate) fn close_idle(&self) {
         let now = Instant::now();
-        self.lock().retain(|idle| now - idle.since < MAX_IDLE && !idle.connection.sender.is_closed());
+        lock(&self.idle).retain(|idle| now - idle.since < MAX_IDLE && !idle.connection.sender.is_closed());
+    }
+
+    /// Where a URL leads.
+    fn target(&self, url: &str) -> Option<Arc<Target>> {
+        let mut targets = lock(&self.targets);
+        if let Some(target) = targets.get(url) {
+            return Some(Arc::clone(target));
+        }
+        if targets.len() >= MAX_TARGETS {
+            targets.clear();
+        }
+        let target = Arc::new(Target::of(url)?);
+        targets.insert(url.to_owned(), Arc::clone(&target));
+        Some(target)
     }
 
     /// The request over a connection that is there, else over a new one. What could not be written to one that had ended is
@@ -185,8 +216,8 @@ impl Outbound {
 
     /// A connection that was kept and still stands, the one used last first.
     fn idle(&self, receiver: &Receiver) -> Option<Connection> {
-        let mut idle = self.lock();
-        while let Some(last) = idle.iter().rposition(|idle| idle.receiver == *receiver) {
+        let mut idle = lock(&self.idle);
+        while let Some(last) = idle.iter().rposition(|idle| idle.target.receiver == *receiver) {
             let Idle { connection, since, .. } = idle.remove(last);
             if since.elapsed() < MAX_IDLE && connection.sender.is_ready() {
                 return Some(connection);
@@ -195,22 +226,22 @@ impl Outbound {
         None
     }
 
-    fn keep(&self, receiver: Receiver, connection: Connection) {
-        let mut idle = self.lock();
-        let kept = idle.iter().filter(|idle| idle.receiver == receiver).count();
+    fn keep(&self, target: Arc<Target>, connection: Connection) {
+        let mut idle = lock(&self.idle);
+        let kept = idle.iter().filter(|idle| idle.target.receiver == target.receiver).count();
         if kept >= MAX_IDLE_PER_RECEIVER || connection.born.elapsed() > MAX_AGE {
             return;
         }
         if idle.len() >= MAX_IDLE_IN_ALL {
             idle.remove(0);
         }
-        idle.push(Idle { receiver, connection, since: Instant::now() });
+        idle.push(Idle { target, connection, since: Instant::now() });
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Idle>> {
-        // Whatever of a critical section was done, what is in the list are connections.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Whatever of a critical section was done, what is in it are whole connections, or whole targets.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What broke on a connection that stood.
@@ -229,23 +260,37 @@ impl From<Unresolved> for Unanswered {
     }
 }
 
-/// The request as HTTP/1.1 wants it; `None` for what no stored URL is.
-fn prepare(signed: &SignedRequest<'_>) -> Option<(Receiver, Request<Full<Bytes>>)> {
-    let url = Url::parse(signed.url).ok()?;
-    let host = url.host()?.to_owned();
-    let authority = match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_string(),
-    };
-    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-    let mut request = Request::post(path).header(HOST, authority);
-    request = request.header(USER_AGENT, concat!("svc-server/", env!("CARGO_PKG_VERSION")));
-    for (name, value) in &signed.headers {
-        request = request.header(*name, value);
+impl Target {
+    /// `None` for what no stored URL is.
+    fn of(url: &str) -> Option<Self> {
+        let url = Url::parse(url).ok()?;
+        let host = url.host()?.to_owned();
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        Some(Self {
+            path: path.parse().ok()?,
+            authority: authority.try_into().ok()?,
+            receiver: Receiver { https: url.scheme() == "https", port: url.port_or_known_default()?, host },
+        })
     }
-    let request = request.body(Full::new(Bytes::copy_from_slice(signed.body))).ok()?;
-    let receiver = Receiver { https: url.scheme() == "https", port: url.port_or_known_default()?, host };
-    Some((receiver, request))
+
+    /// A signed request as HTTP/1.1 wants it.
+    fn request(&self, signed: SignedRequest<'_>) -> Option<Request<Full<Bytes>>> {
+        let mut request = Request::new(Full::new(Bytes::copy_from_slice(signed.body)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.path.clone();
+        let headers = request.headers_mut();
+        headers.reserve(2 + signed.headers.len());
+        headers.insert(HOST, self.authority.clone());
+        headers.insert(USER_AGENT, AGENT);
+        for (name, value) in signed.headers {
+            headers.insert(HeaderName::from_static(name), value.try_into().ok()?);
+        }
+        Some(request)
+    }
 }
 
 /// Whether a body came to its end within what is read of it.
