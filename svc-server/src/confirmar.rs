@@ -11,7 +11,7 @@ use crate::app::{App, in_time};
 use crate::detached::detached;
 use crate::page;
 use crate::reply::{Problem, Reply, json};
-use crate::request::{Accepts, BodyType, Twice, accepts, body_type, field, is_preview, is_preview_agent, read_body};
+use crate::request::{Accepts, BodyType, Fetch, Twice, accepts, body_type, fetch, field, read_body};
 use crate::store::CommitError;
 
 /// What became of an answer, with the proposal as it is then.
@@ -31,9 +31,10 @@ impl App {
         let query = head.uri.query().unwrap_or_default();
         let accepts = accepts(&head.headers);
         let chave = field(query, "chave").unwrap_or_default();
-        let preview = head.method != Method::POST && is_preview_agent(&head.headers);
+        let fetch = fetch(&head.headers);
+        let preview = head.method != Method::POST && fetch == Fetch::ByPreviewAgent;
         let acts = head.method == Method::POST
-            || (self.perfil() == Perfil::Homologacao && head.method == Method::GET && !is_preview(&head.headers));
+            || (self.perfil() == Perfil::Homologacao && head.method == Method::GET && fetch == Fetch::ByPerson);
         // Looked at once it is known that there is such a proposal.
         let acao = match head.method {
             Method::POST => posted_acao(&head.headers, body).await.map(Some),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::http::uri::Authority;
 use svc_core::{Invalid, IpRange};
 
@@ -135,25 +135,33 @@ pub(crate) fn accepts(headers: &HeaderMap) -> Accepts {
     Accepts { html: html > 0.0, prefers_html: html > 0.0 && html >= json }
 }
 
-/// Whether this fetch is a preview of the link and not a person's: an agent that draws previews, or a browser that looks
-/// ahead (C14).
-pub(crate) fn is_preview(headers: &HeaderMap) -> bool {
-    is_preview_agent(headers)
-        || says(headers, "sec-purpose", "prefetch")
-        || says(headers, "purpose", "prefetch")
-        || says(headers, "x-moz", "prefetch")
-        || says(headers, "x-purpose", "preview")
+/// Who fetches a link: a person, or something that draws a preview of it (C14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    ByPerson,
+    /// A browser that looks ahead.
+    Ahead,
+    /// An agent that draws previews: it always gets a page.
+    ByPreviewAgent,
 }
 
-/// Whether a preview agent sends this: it always gets a page.
-pub(crate) fn is_preview_agent(headers: &HeaderMap) -> bool {
-    PREVIEW_AGENTS.iter().any(|name| says(headers, "user-agent", name))
+/// What a request's headers say of that. One walk over them, where to look for each of five names would hash each.
+pub(crate) fn fetch(headers: &HeaderMap) -> Fetch {
+    let mut fetch = Fetch::ByPerson;
+    for (name, value) in headers {
+        match name.as_str() {
+            "user-agent" if PREVIEW_AGENTS.iter().any(|agent| says(value, agent)) => return Fetch::ByPreviewAgent,
+            "sec-purpose" | "purpose" | "x-moz" if says(value, "prefetch") => fetch = Fetch::Ahead,
+            "x-purpose" if says(value, "preview") => fetch = Fetch::Ahead,
+            _ => {}
+        }
+    }
+    fetch
 }
 
-/// Whether one of a header's values holds a word, in any case, whatever bytes are around it.
-fn says(headers: &HeaderMap, name: &str, word: &str) -> bool {
-    let holds = |value: &[u8]| value.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    headers.get_all(name).iter().any(|value| holds(value.as_bytes()))
+/// Whether a header's value holds a word, in any case, whatever bytes are around it.
+fn says(value: &HeaderValue, word: &str) -> bool {
+    value.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// The agents of C14.
@@ -192,8 +200,6 @@ pub(crate) struct Twice;
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -220,21 +226,28 @@ mod tests {
 
     #[test]
     fn f25_previews_are_known_by_agent_and_by_header() {
-        for (name, value) in [
-            ("user-agent", "WhatsApp/2.23.20.0"),
-            ("user-agent", "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)"),
-            ("user-agent", "Mozilla/5.0 (compatible; Googlebot/2.1)"),
-            ("sec-purpose", "prefetch;prerender"),
-            ("purpose", "prefetch"),
-            ("x-moz", "prefetch"),
-            ("x-purpose", "preview"),
+        for (name, value, expected) in [
+            ("user-agent", "WhatsApp/2.23.20.0", Fetch::ByPreviewAgent),
+            (
+                "user-agent",
+                "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+                Fetch::ByPreviewAgent,
+            ),
+            ("user-agent", "Mozilla/5.0 (compatible; Googlebot/2.1)", Fetch::ByPreviewAgent),
+            ("sec-purpose", "prefetch;prerender", Fetch::Ahead),
+            ("purpose", "prefetch", Fetch::Ahead),
+            ("x-moz", "prefetch", Fetch::Ahead),
+            ("x-purpose", "preview", Fetch::Ahead),
+            ("x-purpose", "prefetch", Fetch::ByPerson),
+            ("referer", "https://www.facebook.com/facebookexternalhit/", Fetch::ByPerson),
         ] {
-            assert!(is_preview(&headers(&[(name, value)])), "{value}");
+            assert_eq!(fetch(&headers(&[(name, value)])), expected, "{name}: {value}");
         }
-        assert!(!is_preview(&headers(&[("user-agent", "curl/8.5.0"), ("purpose", "navigate")])));
+        assert_eq!(fetch(&headers(&[("user-agent", "curl/8.5.0"), ("purpose", "navigate")])), Fetch::ByPerson);
+        assert_eq!(fetch(&headers(&[("purpose", "prefetch"), ("user-agent", "bingbot")])), Fetch::ByPreviewAgent);
         let mut odd = headers(&[("user-agent", "x")]);
         odd.append("user-agent", HeaderValue::from_bytes("WhatsApp/2.23 café".as_bytes()).unwrap());
-        assert!(is_preview(&odd));
+        assert_eq!(fetch(&odd), Fetch::ByPreviewAgent);
     }
 
     #[test]
