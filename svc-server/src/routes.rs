@@ -44,8 +44,7 @@ impl App {
         let for_person = matches!(route, Some(Route::Confirmar(_))) && accepts(request.headers()).prefers_html;
         let answer = match self.in_flight.try_acquire() {
             Ok(_permit) => {
-                // In a place of its own: what is handed on, as here to a timeout, is copied whole each time.
-                let answer = Box::pin(Arc::clone(&self).route(route, request, peer));
+                let answer = Arc::clone(&self).route(route, request, peer);
                 let answer = tokio::time::timeout(REQUEST_DEADLINE, answer);
                 answer.await.unwrap_or(Err(Problem::Unavailable(1)))
             }
@@ -91,12 +90,14 @@ impl App {
             return Ok(reply::options(route.methods()));
         }
         match (request.method(), route) {
-            (&Method::POST, Route::Login) => self.login(request, peer).await,
-            (&Method::POST, Route::Propostas) => self.create(request).await,
-            (&Method::GET | &Method::HEAD, Route::Propostas) => self.find(&request).await,
-            (&Method::GET | &Method::HEAD, Route::Proposta(id)) => self.show(id, &request).await,
-            (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => self.confirmar(id, request).await,
-            // Apart, since they are rare and large: each request has room for the largest thing that can come of it.
+            // Each in a place of its own, or every request had room for the largest that can come of it, and that is copied.
+            (&Method::POST, Route::Login) => Box::pin(self.login(request, peer)).await,
+            (&Method::POST, Route::Propostas) => Box::pin(self.create(request)).await,
+            (&Method::GET | &Method::HEAD, Route::Propostas) => Box::pin(self.find(&request)).await,
+            (&Method::GET | &Method::HEAD, Route::Proposta(id)) => Box::pin(self.show(id, &request)).await,
+            (&Method::GET | &Method::HEAD | &Method::POST, Route::Confirmar(id)) => {
+                Box::pin(self.confirmar(id, request)).await
+            }
             (&Method::POST, Route::ReenviarWebhook(id)) => Box::pin(self.resend_webhook(id, request)).await,
             (&Method::POST, Route::ReenviarMensagem(id)) => Box::pin(self.resend_message(id, request)).await,
             (&Method::GET | &Method::HEAD, Route::Saude) => self.saude().await,
