@@ -1,5 +1,6 @@
 //! One call: attempts until one succeeds, or until another would do harm or no good.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -197,7 +198,7 @@ impl Caller {
             let answer = self.exchange(request, self.settings.attempt_timeout, attempt.end, &span).await?;
             self.read(answer, ErrorKind::Api)
         };
-        let answer = self.timed(&span, sent).await;
+        let answer = self.timed(&span, pin!(sent)).await;
         answer.map_err(|error| Failed { error, token })
     }
 
@@ -205,7 +206,9 @@ impl Caller {
     async fn token(&self, refused: Option<&Token>, attempt: &Attempt<'_>) -> Result<Token> {
         let clock = &*self.clock;
         let first = attempt.number == 1;
-        let token = self.tokens.get(clock, refused, first, attempt.end, || self.fetch_token(attempt));
+        // In a place of its own, since it is rare: what a call may have to wait for is part of it, and is copied with it.
+        let login = || Box::pin(self.fetch_token(attempt));
+        let token = pin!(self.tokens.get(clock, refused, first, attempt.end, login));
         let late = || Err(Error::new(ErrorKind::Timeout, Outcome::NotSent).passing());
         by(clock, attempt.end, token).await.unwrap_or_else(late)
     }
@@ -228,7 +231,7 @@ impl Caller {
             let life = Duration::from_secs(expires_in.into());
             Ok(Granted { token: AccessToken::new(access_token), life, promised })
         };
-        self.timed(&span, async { sent.await.map_err(Error::before_sending) }).await
+        self.timed(&span, pin!(async { sent.await.map_err(Error::before_sending) })).await
     }
 
     fn request(&self, method: Method, path: &str, body: Bytes, attempt: &Attempt<'_>) -> Result<Request<Bytes>> {
@@ -312,7 +315,7 @@ impl Caller {
         }
     }
 
-    async fn timed<T>(&self, span: &Span, sent: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn timed<T>(&self, span: &Span, sent: Pin<&mut impl Future<Output = Result<T>>>) -> Result<T> {
         let began = self.clock.elapsed();
         let result = span.around(sent).await;
         span.ended(self.clock.elapsed().saturating_sub(began), result.as_ref().err());

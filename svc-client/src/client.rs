@@ -190,3 +190,18 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("base_url", base_url).field("client_id", client_id).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_small_enough_to_be_moved_about() {
+        let client = Client::builder("http://127.0.0.1:1", "p", "segredo").build().unwrap();
+        let nova = NovaProposta::builder("P").nome("Ana").cpf("111.444.777-35").whatsapp("5511900000018");
+        let nova = nova.webhook_url("https://example.com/").build().unwrap();
+        // A task has room for all that it can come to wait for, and a move copies that.
+        assert!(size_of_val(&client.create_proposta(&nova)) <= 2_048);
+        assert!(size_of_val(&client.login()) <= 2_048);
+    }
+}

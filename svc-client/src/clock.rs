@@ -45,12 +45,12 @@ impl Clock for SystemClock {
     }
 }
 
-/// What a future gives, if it gives it in time.
+/// What a future gives, if it gives it in time. One that need not wait costs no timer.
 pub(crate) async fn by<T>(clock: &dyn Clock, deadline: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut passed) = (pin!(future), clock.sleep_until(deadline));
+    let (mut future, mut passed) = (pin!(future), None);
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => passed.as_mut().poll(cx).map(|()| None),
+        Poll::Pending => passed.get_or_insert_with(|| clock.sleep_until(deadline)).as_mut().poll(cx).map(|()| None),
     })
     .await
 }

@@ -71,10 +71,12 @@ impl Network {
         Ok(pool)
     }
 
-    /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service.
+    /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service. And no
+    /// retries of its own, for which it would keep a copy of each request.
     fn pool(settings: &NetworkSettings) -> Result<reqwest::Client, Error> {
         let mut builder = reqwest::Client::builder()
             .redirect(Policy::none())
+            .retry(reqwest::retry::never().max_retries_per_request(0))
             .connect_timeout(settings.connect_timeout)
             .pool_idle_timeout(settings.pool_idle_timeout)
             .pool_max_idle_per_host(settings.pool_max_idle);
