@@ -1,5 +1,6 @@
 //! What every request and every attempt shares.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,8 +74,9 @@ impl App {
     }
 }
 
-/// All that a request asks of the store, in time. What it began goes on to its end.
-pub(crate) async fn in_time(asked: impl Future<Output = Result<Reply, Problem>>) -> Result<Reply, Problem> {
+/// All that a request asks of the store, in time. What it began goes on to its end. It stays where it is pinned, since what
+/// is handed on is copied whole.
+pub(crate) async fn in_time(asked: Pin<&mut impl Future<Output = Result<Reply, Problem>>>) -> Result<Reply, Problem> {
     tokio::time::timeout(STORE_DEADLINE, asked).await.unwrap_or(Err(Problem::Unavailable(1)))
 }
 

@@ -1,5 +1,6 @@
 //! `/confirmar/{id}`: the customer's page, and the customer's answer (C12, C14, C15, C16).
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -41,7 +42,7 @@ impl App {
             _ => query_acao(query),
         };
         let admitted = PropostaId::parse(id).filter(|id| self.links.admits(*id, chave.as_deref()));
-        in_time(async move {
+        let answer = pin!(async move {
             let stored = match admitted {
                 Some(id) => self.store.find(id).await?,
                 None => None,
@@ -60,8 +61,8 @@ impl App {
                 None if accepts.html => Ok(self.page(&proposta)),
                 None => Err(Problem::ActionMissing),
             }
-        })
-        .await
+        });
+        in_time(answer).await
     }
 
     async fn answer(self: Arc<Self>, found: Proposta, acao: Acao, accepts: Accepts) -> Result<Reply, Problem> {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -125,7 +126,7 @@ impl Outbound {
         let no_such = Unanswered::Failed(Falha::Conexao, "no such request");
         let target = self.target(signed.url).ok_or(no_such)?;
         let request = target.request(signed).ok_or(no_such)?;
-        let exchanged = timeout_at(deadline, self.exchange(partner, &target.receiver, request)).await;
+        let exchanged = timeout_at(deadline, pin!(self.exchange(partner, &target.receiver, request))).await;
         let (connection, response) =
             exchanged.map_err(|_| Unanswered::Failed(Falha::TempoEsgotado, "no answer in time"))??;
         let retry_after = response.headers().get(RETRY_AFTER).map(|value| value.as_bytes().to_vec());
@@ -173,7 +174,8 @@ impl Outbound {
                 },
             }
         }
-        let stream = self.connect(partner, receiver).await?;
+        // Rare, and large: in a place of its own.
+        let stream = Box::pin(self.connect(partner, receiver)).await?;
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MAX_ANSWER_HEADER_BYTES).max_headers(MAX_ANSWER_HEADERS);
         let (mut sender, driver) = builder.handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;

@@ -2,6 +2,7 @@
 //! C23).
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -104,7 +105,7 @@ impl App {
         request: Request<Incoming>,
     ) -> Result<Reply, Problem> {
         let client_id = self.to_resend(request).await?;
-        in_time(async {
+        let resent = pin!(async {
             let whole = self.own(&client_id, id).await?;
             if whole.delivery.is_none() {
                 return Err(Problem::NotAnswered);
@@ -116,8 +117,8 @@ impl App {
                 app.resend(whole.proposta.id(), resend, &app.wake_webhooks).await
             })
             .await
-        })
-        .await
+        });
+        in_time(resent).await
     }
 
     /// `POST /v1/propostas/{id_proposta_svc}/reenviar-mensagem`: the customer's link, once more.
@@ -127,7 +128,7 @@ impl App {
         request: Request<Incoming>,
     ) -> Result<Reply, Problem> {
         let client_id = self.to_resend(request).await?;
-        in_time(async {
+        let resent = pin!(async {
             let whole = self.own(&client_id, id).await?;
             if whole.proposta.status() != Status::AguardandoResposta {
                 return Err(Problem::AlreadyAnswered(whole.proposta.status()));
@@ -139,8 +140,8 @@ impl App {
                 app.resend(whole.proposta.id(), resend, &app.wake_messages).await
             })
             .await
-        })
-        .await
+        });
+        in_time(resent).await
     }
 
     /// Who asks to send again. A body is held to what any is, and says nothing.

@@ -118,13 +118,14 @@ pub(crate) struct Waits {
     pub(crate) of_removed: usize,
 }
 
-/// One call for all kinds of store; the one in memory answers at once.
+/// One call for all kinds of store; the one in memory answers at once, and a call of it has no room for what a database's
+/// needs: that is in a place of its own.
 macro_rules! each {
     ($store:expr, $memory:ident => $at_once:expr, $postgres:ident => $awaited:expr) => {
         match &$store.0 {
             Kind::Memory($memory) => $at_once,
             #[cfg(feature = "postgres")]
-            Kind::Postgres($postgres) => $awaited.await,
+            Kind::Postgres($postgres) => Box::pin($awaited).await,
             #[cfg(all(test, not(shuttle)))]
             Kind::Simulated(link) => {
                 link.before().await?;
