@@ -102,8 +102,8 @@ impl Cpf {
 
     /// The written form, every digit of it: for the customer and the wire only.
     pub fn formatted(&self) -> String {
-        let [a, b, c, d, e, f, g, h, i, j, k] = self.0;
-        format!("{a}{b}{c}.{d}{e}{f}.{g}{h}{i}-{j}{k}")
+        let [a, b, c, d, e, f, g, h, i, j, k] = self.0.map(|digit| char::from(b'0' + digit));
+        [a, b, c, '.', d, e, f, '.', g, h, i, '-', j, k].iter().collect()
     }
 
     /// The form that may be shown: `***.456.789-**`.
