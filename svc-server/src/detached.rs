@@ -8,20 +8,23 @@ use std::task::Poll;
 use crate::reply::Problem;
 
 /// Runs a change of state to its end, whether or not anybody waits for it. A store in memory lets it wait nowhere.
-pub(crate) async fn detached<T: Send + 'static>(
+pub(crate) fn detached<T: Send + 'static>(
     change: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
+) -> impl Future<Output = Result<T, Problem>> + Send {
+    // Here, and not in the future: that would have room for it, and be copied with it.
     let mut change = Box::pin(change);
-    let ended = match poll_once(change.as_mut()).await {
-        Ok(Poll::Ready(done)) => return done,
-        Ok(Poll::Pending) => tokio::spawn(change).await.map_err(|error| error.is_panic()),
-        Err(Panicked) => Err(true),
-    };
-    ended.unwrap_or_else(|panicked| {
-        // What a panic says may hold what no log does (C39).
-        tracing::error!(panicked, "a change of state did not end");
-        Err(Problem::Internal)
-    })
+    async move {
+        let ended = match poll_once(change.as_mut()).await {
+            Ok(Poll::Ready(done)) => return done,
+            Ok(Poll::Pending) => tokio::spawn(change).await.map_err(|error| error.is_panic()),
+            Err(Panicked) => Err(true),
+        };
+        ended.unwrap_or_else(|panicked| {
+            // What a panic says may hold what no log does (C39).
+            tracing::error!(panicked, "a change of state did not end");
+            Err(Problem::Internal)
+        })
+    }
 }
 
 /// Does work as far as it goes without waiting. What is pending then is to be given to a task, which looks again.
