@@ -2,14 +2,14 @@
 //!
 //! `cargo build --release && cargo run --release -p svc-benches --bin sdk -- target/release/svc-server`
 //!
-//! Both post to the same server, ours, in turn: one call each, and who is first changes, so that neither has the fuller
-//! store or the warmer caches. Server and client have a processor each. A server with a constant answer would make the ratio
-//! larger, and of a call that nobody makes: a proposal is to be stored whoever posts it. What is added in microseconds stands
-//! beside the ratio, since that stays the same where server and network take longer.
+//! All post to the same server, ours, in turn: one call each, and who is first changes, so that none has the fuller store or
+//! the warmer caches. Server and client have a processor each. A server with a constant answer would make the ratio larger,
+//! and of a call that nobody makes: a proposal is to be stored whoever posts it. What is added in microseconds stands beside
+//! the ratio, since that stays the same where server and network take longer.
 //!
-//! In the SDK's time is what stands before the sending: the proposal's bytes are read, checked, and written anew. reqwest
-//! alone sends them as they are, with the SDK's settings of connections and a token that it was given, reads status and id of
-//! the answer, and has no deadline.
+//! In the SDK's time is what stands before the sending: the proposal's bytes are read, checked, and written anew. Beside it a
+//! call with a proposal that was read and checked before. reqwest alone sends the bytes as they are, with the SDK's settings
+//! of connections and a token that it was given, reads status and id of the answer, and has no deadline.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use svc_client::defaults::{CONNECT_TIMEOUT, POOL_IDLE_TIMEOUT, POOL_MAX_IDLE};
 use svc_client::{Client, NovaProposta, PropostaId};
 
 const ROUNDS: usize = 5;
-const PAIRS: usize = 4_000;
+const TURNS: usize = 4_000;
 const CLIENT_ID: &str = "parceiro-demo";
 const CLIENT_SECRET: &str = "segredo-demo";
 const TYPICAL: &str = include_str!("../svc-core/tests/proposals/valid/02_tipica_12x.json");
@@ -39,35 +39,27 @@ async fn measure() {
     let sdk = Client::builder(format!("http://{address}"), CLIENT_ID, CLIENT_SECRET).build().expect("a client");
     let raw = Raw::new(&address).await;
     let mut bodies = bodies();
-    println!("         sdk µs   raw µs   ratio  of pairs  more µs");
+    println!("        sdk µs  ratio  more    call µs  ratio  more    raw µs");
     let mut all = Vec::new();
     // The first round warms up.
     for round in 0..=ROUNDS {
-        let (mut by_sdk, mut by_raw) = (Vec::with_capacity(PAIRS), Vec::with_capacity(PAIRS));
-        for pair in 0..PAIRS {
-            let [one, other] = [bodies.next().expect("endless"), bodies.next().expect("endless")];
-            if pair % 2 == 0 {
-                by_sdk.push(post(&sdk, &one).await);
-                by_raw.push(raw.post(other).await);
-            } else {
-                by_raw.push(raw.post(one).await);
-                by_sdk.push(post(&sdk, &other).await);
+        let mut times = [const { Vec::new() }; 3];
+        for turn in 0..TURNS {
+            for place in 0..3 {
+                let (which, body) = ((turn + place) % 3, bodies.next().expect("endless"));
+                times[which].push(match which {
+                    0 => from_bytes(&sdk, &body).await,
+                    1 => checked_before(&sdk, &body).await,
+                    _ => raw.post(body).await,
+                });
             }
         }
         if round > 0 {
-            all.push(Figures::of(&by_sdk, &by_raw));
+            all.push(Figures::of(&times));
             all[round - 1].print(&format!("round {round}"));
         }
     }
-    let of = |value: fn(&Figures) -> f64| median(all.iter().map(value).collect());
-    Figures {
-        sdk: of(|f| f.sdk),
-        raw: of(|f| f.raw),
-        ratio: of(|f| f.ratio),
-        of_pairs: of(|f| f.of_pairs),
-        more: of(|f| f.more),
-    }
-    .print("median");
+    Figures::median(&all).print("median");
 }
 
 /// Typical proposals as the SDK writes them, each with an id of its own.
@@ -78,10 +70,20 @@ fn bodies() -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// A call of the SDK, from the bytes to the id.
-async fn post(sdk: &Client, body: &[u8]) -> Duration {
+async fn from_bytes(sdk: &Client, body: &[u8]) -> Duration {
     let began = Instant::now();
     let proposta = NovaProposta::from_json_to_send(body).expect("a proposal");
-    let answer = sdk.create_proposta(&proposta).await.expect("an answer");
+    post(sdk, &proposta, began).await
+}
+
+/// The call alone.
+async fn checked_before(sdk: &Client, body: &[u8]) -> Duration {
+    let proposta = NovaProposta::from_json_to_send(body).expect("a proposal");
+    post(sdk, &proposta, Instant::now()).await
+}
+
+async fn post(sdk: &Client, proposta: &NovaProposta, began: Instant) -> Duration {
+    let answer = sdk.create_proposta(proposta).await.expect("an answer");
     let took = began.elapsed();
     assert!(PropostaId::parse(&answer.id_proposta_svc).is_some() && !answer.replayed() && answer.attempts() == 1);
     took
@@ -125,29 +127,26 @@ impl Raw {
     }
 }
 
-/// What one round came to; medians, in microseconds.
-struct Figures {
-    sdk: f64,
-    raw: f64,
-    ratio: f64,
-    /// The median of each pair's own ratio.
-    of_pairs: f64,
-    /// The median of each pair's difference.
-    more: f64,
-}
+/// What one round came to: medians, in microseconds, of the three ways.
+struct Figures([f64; 3]);
 
 impl Figures {
-    fn of(sdk: &[Duration], raw: &[Duration]) -> Self {
-        let [sdk, raw] = [sdk, raw].map(|times| times.iter().map(|time| time.as_secs_f64() * 1e6).collect::<Vec<_>>());
-        let pairs =
-            |value: fn(f64, f64) -> f64| median(sdk.iter().zip(&raw).map(|(sdk, raw)| value(*sdk, *raw)).collect());
-        let (of_pairs, more) = (pairs(|sdk, raw| sdk / raw), pairs(|sdk, raw| sdk - raw));
-        let [sdk, raw] = [sdk, raw].map(median);
-        Self { sdk, raw, ratio: sdk / raw, of_pairs, more }
+    fn of(times: &[Vec<Duration>; 3]) -> Self {
+        Self(times.each_ref().map(|times| median(times.iter().map(|time| time.as_secs_f64() * 1e6).collect())))
+    }
+
+    fn median(all: &[Self]) -> Self {
+        Self([0, 1, 2].map(|which| median(all.iter().map(|Self(times)| times[which]).collect())))
     }
 
     fn print(&self, name: &str) {
-        let Self { sdk, raw, ratio, of_pairs, more } = self;
-        println!("{name:8} {sdk:6.1}   {raw:6.1}   {ratio:5.3}     {of_pairs:5.3}   {more:6.1}");
+        let Self([sdk, call, raw]) = self;
+        println!(
+            "{name:8}{sdk:6.1}  {:.3}  {:4.1}     {call:6.1}  {:.3}  {:4.1}    {raw:6.1}",
+            sdk / raw,
+            sdk - raw,
+            call / raw,
+            call - raw
+        );
     }
 }

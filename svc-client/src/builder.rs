@@ -258,7 +258,7 @@ impl ClientBuilder {
             HeaderValue::try_from(user_agent).map_err(|_| Error::config("app's name cannot stand in a header"))?;
         let transport = match self.transport {
             Some(transport) => transport,
-            None => Arc::new(Network::new(self.network)?),
+            None => Arc::new(Network::new(&base_url, self.network)?),
         };
         Ok(Client::new(Caller {
             base_url,

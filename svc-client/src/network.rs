@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use reqwest::redirect::Policy;
 use tokio::runtime::{Handle, Id};
+use url::Url;
 
 use crate::defaults::{CONNECT_TIMEOUT, POOL_IDLE_TIMEOUT, POOL_MAX_IDLE};
 use crate::error::{Error, ErrorKind, Outcome};
@@ -41,6 +42,8 @@ impl Default for NetworkSettings {
 /// Connections live in the runtime that made them, and are nobody's who waits for them in another: so each runtime has
 /// its own, the latest few of them.
 pub(crate) struct Network {
+    /// The service's address, parsed once: of each request's only path and query are.
+    base: Url,
     settings: NetworkSettings,
     pools: Mutex<Vec<(Option<Id>, reqwest::Client)>>,
 }
@@ -50,9 +53,10 @@ const MAX_POOLS: usize = 4;
 
 impl Network {
     /// Makes the first pool, for whichever runtime comes first: what is wrong with the settings shows at once.
-    pub(crate) fn new(settings: NetworkSettings) -> Result<Self, Error> {
+    pub(crate) fn new(base_url: &str, settings: NetworkSettings) -> Result<Self, Error> {
+        let base = Url::parse(base_url).map_err(|_| Error::config("base URL is no URL"))?;
         let first = Self::pool(&settings)?;
-        Ok(Self { settings, pools: Mutex::new(vec![(None, first)]) })
+        Ok(Self { base, settings, pools: Mutex::new(vec![(None, first)]) })
     }
 
     /// The connections of this runtime.
@@ -107,7 +111,13 @@ impl Network {
 
 impl Transport for Network {
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Body>, SendError> {
-        let request = reqwest::Request::try_from(request).map_err(|error| SendError::not_sent(error.without_url()))?;
+        let (head, body) = request.into_parts();
+        let mut url = self.base.clone();
+        url.set_path(head.uri.path());
+        url.set_query(head.uri.query());
+        let mut request = reqwest::Request::new(head.method, url);
+        *request.headers_mut() = head.headers;
+        *request.body_mut() = Some(body.into());
         let answer = self.here()?.execute(request).await.map_err(sort)?;
         Ok(Response::<reqwest::Body>::from(answer).map(Body::new))
     }
