@@ -2,17 +2,18 @@
 //!
 //! `cargo build --release && cargo run --release -p svc-benches --bin sdk -- target/release/svc-server`
 //!
-//! All post to the same server, ours, in turn: one call each, and who is first changes, so that none has the fuller store or
-//! the warmer caches. Server and client have a processor each. A server with a constant answer would make the ratio larger,
+//! All post to the same server, ours, in turn: one call each, in every order, so that none has the fuller store or the warmer
+//! caches. Server and client have a processor each. A server with a constant answer would make the ratio larger,
 //! and of a call that nobody makes: a proposal is to be stored whoever posts it. What is added in microseconds stands beside
 //! the ratio, since that stays the same where server and network take longer.
 //!
 //! In the SDK's time is what stands before the sending: the proposal's bytes are read, checked, and written anew. Beside it a
-//! call with a proposal that was read and checked before. reqwest alone sends the bytes as they are, with the SDK's settings
-//! of connections and a token that it was given, reads status and id of the answer, and has no deadline.
+//! call with a proposal that was read and checked before. reqwest alone sends the bytes as they are, with the SDK's settings,
+//! an address that is parsed and a token that it was given, reads status and id of the answer, and has no deadline.
 
 use std::time::{Duration, Instant};
 
+use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 use serde::Deserialize;
@@ -23,6 +24,8 @@ use svc_client::{Client, NovaProposta, PropostaId};
 
 const ROUNDS: usize = 5;
 const TURNS: usize = 4_000;
+/// Who is first, and who comes behind whom, changes.
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1], [2, 0, 1], [1, 0, 2]];
 const CLIENT_ID: &str = "parceiro-demo";
 const CLIENT_SECRET: &str = "segredo-demo";
 const TYPICAL: &str = include_str!("../svc-core/tests/proposals/valid/02_tipica_12x.json");
@@ -45,8 +48,8 @@ async fn measure() {
     for round in 0..=ROUNDS {
         let mut times = [const { Vec::new() }; 3];
         for turn in 0..TURNS {
-            for place in 0..3 {
-                let (which, body) = ((turn + place) % 3, bodies.next().expect("endless"));
+            for which in ORDERS[turn % ORDERS.len()] {
+                let body = bodies.next().expect("endless");
                 times[which].push(match which {
                     0 => from_bytes(&sdk, &body).await,
                     1 => checked_before(&sdk, &body).await,
@@ -92,7 +95,7 @@ async fn post(sdk: &Client, proposta: &NovaProposta, began: Instant) -> Duration
 /// reqwest alone.
 struct Raw {
     client: reqwest::Client,
-    url: String,
+    url: Url,
     token: String,
 }
 
@@ -105,17 +108,20 @@ impl Raw {
     async fn new(address: &str) -> Self {
         let client = reqwest::Client::builder()
             .redirect(Policy::none())
+            .retry(reqwest::retry::never().max_retries_per_request(0))
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             .pool_max_idle_per_host(POOL_MAX_IDLE)
             .no_proxy();
         let token = Http::connect(address).await.login(CLIENT_ID, CLIENT_SECRET).await;
-        Self { client: client.build().expect("a client"), url: format!("http://{address}/v1/propostas"), token }
+        let url = format!("http://{address}/v1/propostas").parse().expect("a URL");
+        Self { client: client.build().expect("a client"), url, token }
     }
 
     async fn post(&self, body: Vec<u8>) -> Duration {
         let began = Instant::now();
-        let request = self.client.post(&self.url).bearer_auth(&self.token).header(CONTENT_TYPE, "application/json");
+        let request =
+            self.client.post(self.url.clone()).bearer_auth(&self.token).header(CONTENT_TYPE, "application/json");
         let answer = request.body(body).send().await.expect("an answer");
         let status = answer.status();
         let body = answer.bytes().await.expect("a body");

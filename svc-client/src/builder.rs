@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Uri};
+use url::Url;
 
 use crate::call::Caller;
 use crate::client::Client;
@@ -240,7 +241,7 @@ impl ClientBuilder {
     /// is no URL; or TLS cannot be set up, which is so where a machine has no certificate authorities, even for http.
     pub fn build(self) -> Result<Client> {
         let base_url = self.base_url.trim_end_matches('/').to_owned();
-        check(&base_url, self.allow_http)?;
+        let base = check(&base_url, self.allow_http)?;
         for (text, why) in [
             (&*self.client_id, "client_id is empty or has blanks round it"),
             (self.client_secret.expose(), "client_secret is empty or has blanks round it"),
@@ -258,7 +259,7 @@ impl ClientBuilder {
             HeaderValue::try_from(user_agent).map_err(|_| Error::config("app's name cannot stand in a header"))?;
         let transport = match self.transport {
             Some(transport) => transport,
-            None => Arc::new(Network::new(&base_url, self.network)?),
+            None => Arc::new(Network::new(base, self.network)?),
         };
         Ok(Client::new(Caller {
             base_url,
@@ -274,8 +275,11 @@ impl ClientBuilder {
     }
 }
 
-fn check(base_url: &str, allow_http: bool) -> Result<()> {
-    let uri: Uri = base_url.parse().map_err(|_| Error::config("base URL is no URL"))?;
+/// Two parsers read it, as of every request: the types' and the transport's.
+fn check(base_url: &str, allow_http: bool) -> Result<Url> {
+    let no_url = || Error::config("base URL is no URL");
+    let uri: Uri = base_url.parse().map_err(|_| no_url())?;
+    let url = Url::parse(base_url).map_err(|_| no_url())?;
     let host = uri.host().ok_or_else(|| Error::config("base URL has no host"))?;
     // A fragment is dropped by the parser, and everything behind it with it.
     if base_url.contains('#')
@@ -288,8 +292,8 @@ fn check(base_url: &str, allow_http: bool) -> Result<()> {
         return Err(Error::config("base URL ends in /v1, which the calls bring with them"));
     }
     match uri.scheme_str() {
-        Some("https") => Ok(()),
-        Some("http") if allow_http || is_this_machine(host) => Ok(()),
+        Some("https") => Ok(url),
+        Some("http") if allow_http || is_this_machine(host) => Ok(url),
         Some("http") => Err(Error::config("base URL is http to another machine, which allow_http would allow")),
         _ => Err(Error::config("base URL is neither http nor https")),
     }

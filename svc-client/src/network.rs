@@ -42,7 +42,7 @@ impl Default for NetworkSettings {
 /// Connections live in the runtime that made them, and are nobody's who waits for them in another: so each runtime has
 /// its own, the latest few of them.
 pub(crate) struct Network {
-    /// The service's address, parsed once: of each request's only path and query are.
+    /// The service's address, parsed once: of a request only path and query are.
     base: Url,
     settings: NetworkSettings,
     pools: Mutex<Vec<(Option<Id>, reqwest::Client)>>,
@@ -53,8 +53,7 @@ const MAX_POOLS: usize = 4;
 
 impl Network {
     /// Makes the first pool, for whichever runtime comes first: what is wrong with the settings shows at once.
-    pub(crate) fn new(base_url: &str, settings: NetworkSettings) -> Result<Self, Error> {
-        let base = Url::parse(base_url).map_err(|_| Error::config("base URL is no URL"))?;
+    pub(crate) fn new(base: Url, settings: NetworkSettings) -> Result<Self, Error> {
         let first = Self::pool(&settings)?;
         Ok(Self { base, settings, pools: Mutex::new(vec![(None, first)]) })
     }
@@ -76,7 +75,8 @@ impl Network {
     }
 
     /// No redirects, no cookies, no proxy that nobody asked for: what the service answers comes from the service. And no
-    /// retries of its own, for which it would keep a copy of each request.
+    /// retries of its own where a build has HTTP/2, which would be attempts that nobody counts; without any allowed it keeps no
+    /// copy of each request either.
     fn pool(settings: &NetworkSettings) -> Result<reqwest::Client, Error> {
         let mut builder = reqwest::Client::builder()
             .redirect(Policy::none())

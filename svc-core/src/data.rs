@@ -71,9 +71,9 @@ impl Serialize for Data {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Digit by digit: through the formatter, a body's dates take a third of its time.
         let (year, month, day) = (self.0.year().unsigned_abs(), self.0.month(), self.0.day());
-        let [thousands, hundreds, tens, ones] = [year / 1_000, year / 100, year / 10, year].map(digit);
-        let [m, mm, d, dd] = [month / 10, month, day / 10, day].map(digit);
-        let text = [thousands, hundreds, tens, ones, b'-', m, mm, b'-', d, dd];
+        let [y1, y2, y3, y4] = [year / 1_000, year / 100, year / 10, year].map(digit);
+        let [m1, m2, d1, d2] = [month / 10, month, day / 10, day].map(digit);
+        let text = [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2];
         serializer.serialize_str(str::from_utf8(&text).map_err(serde::ser::Error::custom)?)
     }
 }

@@ -48,7 +48,7 @@ const MAX_IDLE_IN_ALL: usize = 256;
 const MAX_TARGETS: usize = 1_024;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("svc-server/", env!("CARGO_PKG_VERSION")));
 
-/// Sends requests. Connections to a receiver are kept for a while; nothing else is.
+/// Sends requests. Kept are connections to a receiver, for a while, and what the latest URLs say.
 pub(crate) struct Outbound {
     policy: Policy,
     lookups: Lookups,
@@ -82,8 +82,7 @@ struct Receiver {
     port: u16,
 }
 
-/// What a URL says, read once for all requests that go there.
-#[derive(Debug)]
+/// What a URL says, read once for all requests that go there. Without `Debug`, as the next: a query can hold a key.
 struct Target {
     receiver: Receiver,
     authority: HeaderValue,
@@ -92,7 +91,6 @@ struct Target {
 }
 
 /// A connection that nothing is on. The longest idle stand first.
-#[derive(Debug)]
 struct Idle {
     target: Arc<Target>,
     connection: Connection,
@@ -145,14 +143,14 @@ impl Outbound {
 
     /// Where a URL leads.
     fn target(&self, url: &str) -> Option<Arc<Target>> {
-        let mut targets = lock(&self.targets);
-        if let Some(target) = targets.get(url) {
+        if let Some(target) = lock(&self.targets).get(url) {
             return Some(Arc::clone(target));
         }
+        let target = Arc::new(Target::of(url)?);
+        let mut targets = lock(&self.targets);
         if targets.len() >= MAX_TARGETS {
             targets.clear();
         }
-        let target = Arc::new(Target::of(url)?);
         targets.insert(url.to_owned(), Arc::clone(&target));
         Some(target)
     }
@@ -324,4 +322,25 @@ async fn first_of(transport: &Transport, addresses: Vec<SocketAddr>) -> Option<B
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partners::Partners;
+
+    #[test]
+    fn what_urls_say_is_kept_up_to_a_limit_and_two_of_one_receiver_share_its_connections() {
+        let outbound = Outbound::new(&Config::homologacao(Partners::demonstration()).unwrap());
+        let of = |url: &str| outbound.target(url).unwrap();
+        let [one, other] = ["https://A.example/um?k=1", "https://a.example:443/dois"].map(of);
+        assert_eq!((one.path.to_string(), other.path.to_string()), ("/um?k=1".to_owned(), "/dois".to_owned()));
+        assert_eq!((&one.receiver, &one.authority), (&other.receiver, &"a.example".parse().unwrap()));
+        assert!(Arc::ptr_eq(&one, &of("https://A.example/um?k=1")));
+        assert!(outbound.target("nothing").is_none());
+        for number in 0..3 * MAX_TARGETS {
+            assert_eq!(of(&format!("http://127.0.0.1:8080/{number}")).path.path(), format!("/{number}"));
+            assert!(lock(&outbound.targets).len() <= MAX_TARGETS);
+        }
+    }
 }

@@ -90,7 +90,7 @@ impl App {
             return Ok(reply::options(route.methods()));
         }
         match (request.method(), route) {
-            // Each in a place of its own, or every request had room for the largest that can come of it, and that is copied.
+            // Apart, or every request would have room for the largest that can come of it, and that is copied.
             (&Method::POST, Route::Login) => Box::pin(self.login(request, peer)).await,
             (&Method::POST, Route::Propostas) => Box::pin(self.create(request)).await,
             (&Method::GET | &Method::HEAD, Route::Propostas) => Box::pin(self.find(&request)).await,

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use svc_client::{Client, ErrorKind};
+use svc_client::{Client, ErrorKind, Outcome};
 use svc_server::fake::{Fake, Route};
-use tokio::net::TcpSocket;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::{alone, is_alone, proposta, ran};
 
@@ -37,6 +38,22 @@ async fn t38_a_proxy_of_the_environment_is_used_only_when_asked_for() {
         command.env_remove(name);
     }
     ran(command).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_under_a_path_is_called_under_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/svc%20a/b/", listener.local_addr().unwrap());
+    let client = Client::builder(base, "p", "segredo").max_retries(0).build().unwrap();
+    let seen = async {
+        let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+        let mut line = String::new();
+        stream.read_line(&mut line).await.unwrap();
+        line
+    };
+    let (error, line) = tokio::join!(client.login(), seen);
+    assert_eq!(line, "POST /svc%20a/b/v1/login HTTP/1.1\r\n");
+    assert_eq!(error.unwrap_err().outcome(), Outcome::NotSent);
 }
 
 #[test]

@@ -266,6 +266,8 @@ fn settings_that_would_leak_or_fail_later_are_refused() {
         "https://example.com/v1/",
         "https://example.com#x",
         "https://example.com/#x",
+        "https://example.com:99999",
+        "https://1.2.3.4.5",
     ] {
         assert_eq!(build(bad).unwrap_err().kind(), ErrorKind::Config, "{bad}");
     }

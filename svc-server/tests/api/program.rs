@@ -286,7 +286,9 @@ async fn the_log_is_one_object_a_line_with_route_status_time_and_request_and_no_
     assert_eq!((&line["method"], &line["status"]), (&"GET".into(), &404.into()));
     assert_eq!(line["route"], "/confirmar/{id_proposta_svc}");
     assert_eq!(line["request_id"], "pedido-1");
-    assert!(line["duration_ms"].is_number() && line["level"] == "INFO" && line["timestamp"].is_string());
+    assert!(line["duration_ms"].is_number() && line["level"] == "INFO");
+    let form: String = line["timestamp"].as_str().unwrap().replace(|digit: char| digit.is_ascii_digit(), "0");
+    assert_eq!(form, "0000-00-00T00:00:00.000000Z");
     assert!(!log.contains("segredo") && !log.contains("0707"), "{log}");
     canary::look_at(&log);
 }
