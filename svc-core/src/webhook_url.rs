@@ -45,7 +45,7 @@ impl Kind {
     fn of(text: &str) -> Option<Self> {
         let of_name = |name: &str| if is_localhost(name) { Self::Localhost } else { Self::Name };
         if let Some(host) = common_host(text) {
-            return Some(host.parse().map_or_else(|_| of_name(host), Self::Literal));
+            return Some(host.parse::<Ipv4Addr>().map_or_else(|_| of_name(host), |v4| Self::Literal(v4.into())));
         }
         Some(match Url::parse(text).ok()?.host()? {
             Host::Ipv4(v4) => Self::Literal(IpAddr::V4(v4)),
