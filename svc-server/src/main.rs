@@ -209,7 +209,7 @@ fn log_to_stderr(format: LogFormat) -> Lines {
     lines
 }
 
-/// RFC 3339 in UTC, as by default, for a fourth of the time: a line is written for each request.
+/// RFC 3339 in UTC, as by default, without the formatter's detours: a line is written for each request.
 struct Timestamp;
 
 impl FormatTime for Timestamp {
