@@ -27,6 +27,8 @@ use crate::policy::Policy;
 pub struct WebhookUrl {
     text: Box<str>,
     host: Kind,
+    /// How long a [common](common_host) host is, behind `https://` or `http://`; 0 for any other.
+    common: u16,
 }
 
 /// What the policy asks of a host, kept from the one time it is parsed.
@@ -41,17 +43,20 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of host in a URL that is [plain](is_plain); `None` where the parser finds no URL.
-    fn of(text: &str) -> Option<Self> {
+    /// The kind of host in a URL that is [plain](is_plain), and its length if it is [common](common_host); `None` where the
+    /// parser finds no URL.
+    fn of(text: &str) -> Option<(Self, u16)> {
         let of_name = |name: &str| if is_localhost(name) { Self::Localhost } else { Self::Name };
         if let Some(host) = common_host(text) {
-            return Some(host.parse::<Ipv4Addr>().map_or_else(|_| of_name(host), |v4| Self::Literal(v4.into())));
+            let kind = host.parse::<Ipv4Addr>().map_or_else(|_| of_name(host), |v4| Self::Literal(v4.into()));
+            return Some((kind, u16::try_from(host.len()).ok()?));
         }
-        Some(match Url::parse(text).ok()?.host()? {
+        let kind = match Url::parse(text).ok()?.host()? {
             Host::Ipv4(v4) => Self::Literal(IpAddr::V4(v4)),
             Host::Ipv6(v6) => Self::Literal(IpAddr::V6(v6)),
             Host::Domain(name) => of_name(name),
-        })
+        };
+        Some((kind, 0))
     }
 }
 
@@ -70,8 +75,8 @@ impl WebhookUrl {
         if !is_plain(text) {
             return Err(Codigo::UrlInvalida);
         }
-        let host = Kind::of(text).ok_or(Codigo::UrlInvalida)?;
-        Ok(Self { text: text.into(), host })
+        let (host, common) = Kind::of(text).ok_or(Codigo::UrlInvalida)?;
+        Ok(Self { text: text.into(), host, common })
     }
 
     /// The text as sent.
@@ -94,8 +99,9 @@ impl WebhookUrl {
     /// assert_eq!(WebhookUrl::parse("http://0x7f.1/").unwrap().host(), "127.0.0.1");
     /// ```
     pub fn host(&self) -> Cow<'_, str> {
-        if let Some(host) = common_host(&self.text) {
-            return Cow::Borrowed(host);
+        if self.common > 0 {
+            let start = if self.is_https() { "https://".len() } else { "http://".len() };
+            return Cow::Borrowed(self.text.get(start..start + usize::from(self.common)).unwrap_or_default());
         }
         let url = Url::parse(&self.text).ok();
         url.as_ref().and_then(Url::host_str).unwrap_or_default().trim_end_matches('.').to_owned().into()
@@ -217,7 +223,9 @@ mod tests {
                 let Some(host) = common_host(&text) else { continue };
                 let url = Url::parse(&text).unwrap();
                 let kept = WebhookUrl::parse(&text).unwrap();
-                assert_eq!((url.host_str().unwrap(), &*kept.host()), (host, host));
+                assert_eq!((url.host_str().unwrap(), kept.host()), (host, Cow::Borrowed(host)));
+                assert_eq!(usize::from(kept.common), host.len());
+                assert_eq!(WebhookUrl::parse(text.replacen("https", "HTTP", 1)).unwrap().host(), host);
                 ports += usize::from(authority.contains(':'));
                 match url.host().unwrap() {
                     Host::Domain(_) => {
