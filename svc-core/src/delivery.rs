@@ -163,6 +163,10 @@ impl Delivery {
         if self.tentativas.len() >= MAX_TENTATIVAS {
             self.tentativas.remove(0);
         }
+        if self.tentativas.is_empty() {
+            // Most have no other.
+            self.tentativas.reserve_exact(1);
+        }
         self.tentativas.push(attempt);
         self.next = match (attempt.resultado, self.next) {
             (Outcome::Status { code: 200..=299, .. }, _) => Next::Done,
