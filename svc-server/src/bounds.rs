@@ -32,29 +32,29 @@ struct Taken {
     total: usize,
     /// Whether the last look at what is due found something without a place, or may have.
     wanted: bool,
-    partners: HashMap<String, Partner>,
+    partners: HashMap<Arc<str>, Partner>,
 }
 
 #[derive(Debug, Default)]
 struct Partner {
     total: usize,
-    hosts: HashMap<String, usize>,
+    hosts: HashMap<Arc<str>, usize>,
 }
 
 /// The place of one attempt, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     bounds: Arc<Shared>,
-    partner: String,
-    host: String,
-    /// Whether an attempt has begun in it.
-    used: bool,
+    partner: Arc<str>,
+    host: Arc<str>,
+    /// Whether somebody is told when it is given back.
+    rings: bool,
 }
 
 impl Permit {
-    /// An attempt begins, after which it is worth looking for the next.
-    pub(crate) fn begin(&mut self) {
-        self.used = true;
+    /// When it is given back, [`Bounds::freed`] tells of it.
+    pub(crate) fn ring_when_free(&mut self) {
+        self.rings = true;
     }
 }
 
@@ -68,7 +68,7 @@ impl Bounds {
         self.0.lock().total
     }
 
-    /// Completes when a place that was used has become free for what had found none.
+    /// Completes when a place that [rings](Permit::ring_when_free) has become free for what had found none.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
     }
@@ -76,7 +76,7 @@ impl Bounds {
     /// What there is room for, as long as these are the partners.
     pub(crate) fn room<'a>(&'a self, partners: &'a Partners) -> Room<'a> {
         self.0.lock().wanted = false;
-        Room { bounds: self, partners }
+        Room { bounds: self, partners, most: usize::MAX }
     }
 }
 
@@ -85,20 +85,28 @@ impl Bounds {
 pub(crate) struct Room<'a> {
     bounds: &'a Bounds,
     partners: &'a Partners,
+    most: usize,
 }
 
 impl Room<'_> {
-    /// Whether anything of this partner may be begun. Nothing of one that was removed: it stays pending (C24).
-    pub(crate) fn admits(&self, partner: &str) -> bool {
-        let taken = &mut *self.bounds.0.lock();
-        let is_left = self.left(partner, taken) > 0;
-        taken.wanted |= !is_left;
-        is_left && self.partners.get(partner).is_some()
+    /// The same, for no more than this at once.
+    pub(crate) const fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
-    /// How much of this partner is under way.
-    pub(crate) fn in_flight(&self, partner: &str) -> usize {
-        self.bounds.0.lock().partners.get(partner).map_or(0, |partner| partner.total)
+    /// How much may be begun at once at most.
+    pub(crate) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How much of this partner is under way, if more of it may be begun. Nothing of one that was removed: it stays pending
+    /// (C24).
+    pub(crate) fn admits(&self, partner: &str) -> Option<usize> {
+        let taken = &mut *self.bounds.0.lock();
+        let own = taken.partners.get(partner).map_or(0, |partner| partner.total);
+        let is_left = self.left(own, taken) > 0;
+        taken.wanted |= !is_left;
+        (is_left && self.partners.get(partner).is_some()).then_some(own)
     }
 
     /// Whether this host has a place left for this partner.
@@ -117,14 +125,15 @@ impl Room<'_> {
         // A database is asked for no more than there is room for, so what finds none does not show.
         taken.wanted = true;
         let taken = &*taken;
-        self.partners.client_ids().filter(|partner| self.left(partner, taken) > 0).collect()
+        let own = |partner| taken.partners.get(partner).map_or(0, |own: &Partner| own.total);
+        self.partners.client_ids().filter(|partner| self.left(own(*partner), taken) > 0).collect()
     }
 
     /// How many places are left, and how many of them at one host at most.
     #[cfg(feature = "postgres")]
     pub(crate) fn look(&self) -> (usize, usize) {
         let Limits { total, per_partner, per_host } = self.bounds.0.limits;
-        let free = total.saturating_sub(self.bounds.0.lock().total).max(1);
+        let free = total.saturating_sub(self.bounds.0.lock().total).min(self.most).max(1);
         (free, per_host.min(per_partner))
     }
 
@@ -135,35 +144,33 @@ impl Room<'_> {
         let taken = self.bounds.0.lock();
         let hosts = taken.partners.iter().flat_map(|(partner, of)| of.hosts.iter().map(move |host| (partner, host)));
         let full = hosts.filter(|(_, (_, count))| **count >= per_host);
-        full.map(|(partner, (host, _))| (partner.clone(), host.clone())).collect()
+        full.map(|(partner, (host, _))| (partner.to_string(), host.to_string())).collect()
     }
 
     /// A place for an attempt, if there is one.
-    pub(crate) fn take(&self, partner: &str, host: &str) -> Option<Permit> {
-        self.partners.get(partner)?;
+    pub(crate) fn take(&self, partner: impl Into<Arc<str>>, host: impl Into<Arc<str>>) -> Option<Permit> {
+        let (partner, host) = (partner.into(), host.into());
+        self.partners.get(&partner)?;
         let shared = &self.bounds.0;
         let taken = &mut *shared.lock();
-        if self.left(partner, taken) == 0 {
+        let own = taken.partners.get(&partner);
+        let at_host = own.and_then(|own| own.hosts.get(&host)).copied().unwrap_or_default();
+        if self.left(own.map_or(0, |own| own.total), taken) == 0 || at_host >= shared.limits.per_host {
             taken.wanted = true;
             return None;
         }
-        let of_partner = taken.partners.entry(partner.to_owned()).or_default();
-        let at_host = of_partner.hosts.entry(host.to_owned()).or_default();
-        if *at_host >= shared.limits.per_host {
-            taken.wanted = true;
-            return None;
-        }
-        *at_host += 1;
-        of_partner.total += 1;
         taken.total += 1;
-        Some(Permit { bounds: Arc::clone(shared), partner: partner.to_owned(), host: host.to_owned(), used: false })
+        let own = taken.partners.entry(Arc::clone(&partner)).or_default();
+        own.total += 1;
+        *own.hosts.entry(Arc::clone(&host)).or_default() += 1;
+        Some(Permit { bounds: Arc::clone(shared), partner, host, rings: false })
     }
 
-    /// The places left for a partner. A quarter of all is kept for those with little under way, less and less the fewer
-    /// are free: however much some partners want, the next one finds a place.
-    fn left(&self, partner: &str, taken: &Taken) -> usize {
+    /// The places left for a partner that has `own`. A quarter of all is kept for those with little under way, less and less
+    /// the fewer are free: however much some partners want, the next one finds a place.
+    fn left(&self, own: usize, taken: &Taken) -> usize {
         let Limits { total, per_partner, .. } = self.bounds.0.limits;
-        let (own, free) = (taken.partners.get(partner).map_or(0, |p| p.total), total.saturating_sub(taken.total));
+        let free = total.saturating_sub(taken.total);
         let most = free.saturating_sub(total / 4).max(free.div_ceil(16)).min(per_partner);
         most.saturating_sub(own)
     }
@@ -180,16 +187,17 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.bounds.lock();
         let taken = &mut *taken;
-        if self.used && taken.wanted {
+        if self.rings && taken.wanted {
             self.bounds.freed.notify_one();
         }
         taken.total = taken.total.saturating_sub(1);
         let Some(partner) = taken.partners.get_mut(&self.partner) else { return };
         partner.total = partner.total.saturating_sub(1);
-        if let Some(count) = partner.hosts.get_mut(&self.host) {
-            *count = count.saturating_sub(1);
+        match partner.hosts.get_mut(&self.host) {
+            Some(1) => drop(partner.hosts.remove(&self.host)),
+            Some(count) => *count = count.saturating_sub(1),
+            None => {}
         }
-        partner.hosts.retain(|_, count| *count > 0);
         if partner.total == 0 {
             taken.partners.remove(&self.partner);
         }
@@ -215,7 +223,7 @@ mod tests {
         assert!(room.take(DEMO, "c").is_none(), "three a partner");
         assert!(room.take("removido", "c").is_none(), "nobody's");
         drop((first, second));
-        assert_eq!(room.in_flight(DEMO), 1);
+        assert_eq!(room.admits(DEMO), Some(1));
         assert!(room.take(DEMO, "a").is_some());
         drop(third);
         assert_eq!(bounds.0.lock().total, 0);
@@ -228,7 +236,7 @@ mod tests {
         let bounds = Bounds::new(Limits { total: 64, per_partner: 2, per_host: 1 });
         let begun = |host| {
             let mut permit = bounds.room(&partners).take(DEMO, host).unwrap();
-            permit.begin();
+            permit.ring_when_free();
             permit
         };
         let rings = async || tokio::time::timeout(std::time::Duration::ZERO, bounds.freed()).await.is_ok();
@@ -243,7 +251,7 @@ mod tests {
         drop(first);
         assert!(rings().await, "a host was looked at, and full");
         let both = (begun("a"), begun("b"));
-        assert!(!bounds.room(&partners).admits(DEMO));
+        assert_eq!(bounds.room(&partners).admits(DEMO), None);
         drop(both);
         assert!(rings().await, "a partner was full");
         #[cfg(feature = "postgres")]
@@ -266,7 +274,7 @@ mod tests {
         let mut shares = Vec::new();
         for id in &ids[..24] {
             let before = held.len();
-            while let Some(permit) = room.take(id, &format!("host-{}", (held.len() - before) / 8)) {
+            while let Some(permit) = room.take(id.as_str(), format!("host-{}", (held.len() - before) / 8)) {
                 held.push(permit);
             }
             shares.push(held.len() - before);
@@ -274,7 +282,7 @@ mod tests {
         assert_eq!(shares[..6], [64, 64, 32, 16, 8, 5], "all they may, then ever less");
         assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
         for id in &ids[24..40] {
-            held.push(room.take(id, "host").expect("a place for whoever has none"));
+            held.push(room.take(id.as_str(), "host").expect("a place for whoever has none"));
         }
     }
 }

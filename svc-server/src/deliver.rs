@@ -52,10 +52,10 @@ impl Work for Webhooks {
         self.app.store.lasts()
     }
 
-    async fn lease(&self, bounds: &Bounds) -> Result<Leased<Delivery>, StoreError> {
+    async fn lease(&self, bounds: &Bounds, most: usize) -> Result<Leased<Delivery>, StoreError> {
         self.outbound.close_idle();
         let partners = self.app.config.partners.current();
-        self.app.store.lease(&bounds.room(&partners), ATTEMPT_DEADLINE + LEASE_RESERVE).await
+        self.app.store.lease(&bounds.room(&partners).at_most(most), ATTEMPT_DEADLINE + LEASE_RESERVE).await
     }
 
     async fn attempt(&self, lease: Lease<Delivery>) {

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use crate::reply::Problem;
@@ -14,10 +14,11 @@ pub(crate) fn detached<T: Send + 'static>(
     // Here, and not in the future: that would have room for it, and be copied with it.
     let mut change = Box::pin(change);
     async move {
-        let ended = match poll_once(change.as_mut()).await {
-            Ok(Poll::Ready(done)) => return done,
-            Ok(Poll::Pending) => tokio::spawn(change).await.map_err(|error| error.is_panic()),
-            Err(Panicked) => Err(true),
+        let begun = poll_once(pin!(caught(change.as_mut()))).await;
+        let ended = match begun {
+            Poll::Ready(Ok(done)) => return done,
+            Poll::Ready(Err(Panicked)) => Err(true),
+            Poll::Pending => tokio::spawn(change).await.map_err(|error| error.is_panic()),
         };
         ended.unwrap_or_else(|panicked| {
             // What a panic says may hold what no log does (C39).
@@ -28,11 +29,16 @@ pub(crate) fn detached<T: Send + 'static>(
 }
 
 /// Does work as far as it goes without waiting. What is pending then is to be given to a task, which looks again.
-pub(crate) async fn poll_once<F: Future>(mut work: Pin<&mut F>) -> Result<Poll<F::Output>, Panicked> {
+pub(crate) async fn poll_once<F: Future>(mut work: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+}
+
+/// Work whose panic ends it and nothing else.
+pub(crate) async fn caught<F: Future>(mut work: Pin<&mut F>) -> Result<F::Output, Panicked> {
     poll_fn(|context| {
         // Locks of ours recover from a panic, and the work is not looked at again.
-        let begun = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        Poll::Ready(begun.map_err(|_| Panicked))
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(Err(Panicked)), |polled| polled.map(Ok))
     })
     .await
 }
@@ -60,7 +66,7 @@ mod tests {
             tells.1.notify_one();
             Ok(())
         }));
-        assert!(poll_once(caller.as_mut()).await.unwrap().is_pending());
+        assert!(poll_once(caller.as_mut()).await.is_pending());
         drop(caller);
         assert!(!gone_on.0.load(Ordering::Relaxed));
         go.notify_one();

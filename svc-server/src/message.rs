@@ -54,6 +54,7 @@ impl Messages {
         let app = &*self.0;
         let Ok(Some(proposta)) = app.store.find(id).await else { return };
         let Some(Simulated::Answers(acao)) = simulated(&proposta) else { return };
+        self.wake().notify_one();
         tokio::time::sleep(SIMULATED_THOUGHT).await;
         if let Err(problem) = app.decide(proposta, acao).await {
             tracing::warn!(proposta = app.links.log_name(id), ?problem, "no answer simulated");
@@ -74,13 +75,13 @@ impl Work for Messages {
         self.0.store.lasts()
     }
 
-    async fn lease(&self, bounds: &Bounds) -> Result<Leased<Mensagem>, StoreError> {
+    async fn lease(&self, bounds: &Bounds, most: usize) -> Result<Leased<Mensagem>, StoreError> {
         // No attempt is spent on what nobody could be sent.
         if let Some(pause) = self.0.config.sender.pause(&self.0.config.clock) {
             return Ok(Leased { leases: Vec::new(), next: Some(pause) });
         }
         let partners = self.0.config.partners.current();
-        self.0.store.lease(&bounds.room(&partners), LEASE).await
+        self.0.store.lease(&bounds.room(&partners).at_most(most), LEASE).await
     }
 
     async fn attempt(&self, lease: Lease<Mensagem>) {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::bounds::{Bounds, Limits, Permit};
-use crate::detached::poll_once;
+use crate::detached::{caught, poll_once};
 use crate::store::StoreError;
 
 /// How often to look although nobody rang.
@@ -17,9 +17,6 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// So long do places that become free one after the other gather for one look at a store that others share.
 const REST: Duration = Duration::from_millis(1);
-
-/// So often is it looked again where all that was due was done at once.
-const LOOKS: usize = 16;
 
 /// One kind of work.
 pub(crate) trait Work: Send + Sync + 'static {
@@ -36,10 +33,15 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// Whether other servers work off the same.
     fn is_shared(&self) -> bool;
 
-    /// Hands out what is due, as far as there is room.
-    fn lease(&self, bounds: &Bounds) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
+    /// Hands out what is due, as far as there is room, and no more than `most`.
+    fn lease(
+        &self,
+        bounds: &Bounds,
+        most: usize,
+    ) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
 
-    /// One attempt from its lease to its record. Its place is free again when nobody is called on any more.
+    /// One attempt from its lease to its record. Its place is free again when nobody is called on any more; whoever has
+    /// something else to wait for afterwards rings, so that others look for what had found no place.
     fn attempt(&self, lease: Lease<Self::Task>) -> impl Future<Output = ()> + Send;
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct Lease<T> {
 pub(crate) struct Outbox<W> {
     work: Arc<W>,
     bounds: Bounds,
-    attempts: JoinSet<()>,
+    attempts: JoinSet<Result<Option<Duration>, StoreError>>,
 }
 
 impl<W: Work> Outbox<W> {
@@ -111,9 +113,10 @@ impl<W: Work> Outbox<W> {
                     next = self.step().await;
                     begins = next.is_ok() && !self.work.is_shared();
                 }
-                let more = begins && next == Ok(Some(Duration::ZERO));
-                if self.attempts.join_next().await.is_none() && !more {
-                    break next;
+                tokio::select! {
+                    biased;
+                    ended = self.attempts.join_next() => if ended.is_none() { break next },
+                    () = self.work.wake().notified(), if begins => {}
                 }
             }
         });
@@ -123,30 +126,49 @@ impl<W: Work> Outbox<W> {
         }
     }
 
-    /// Begins all that is due and has room. What ends at once makes room for more, so it is looked again until something waits,
-    /// or for long enough: other things want to be heard. Gives the time until more is due.
+    /// Begins all that is due and has room. Gives the time until more is due.
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
         while self.attempts.try_join_next().is_some() {}
-        for _ in 0..LOOKS {
-            let Leased { leases, next } = self.work.lease(&self.bounds).await?;
-            let mut waits = leases.is_empty();
-            for mut lease in leases {
-                lease.permit.begin();
-                let work = Arc::clone(&self.work);
-                let mut attempt = Box::pin(async move { work.attempt(lease).await });
-                // What does not wait, such as a line that is printed, needs no task.
-                if let Ok(Poll::Pending) = poll_once(attempt.as_mut()).await {
-                    waits = true;
-                    self.attempts.spawn(attempt);
-                }
+        let Leased { leases, mut next } = self.work.lease(&self.bounds, usize::MAX).await?;
+        for lease in leases {
+            let mut attempts = Box::pin(work_off(Arc::clone(&self.work), self.bounds.clone(), lease, next));
+            // What does not wait, such as a line that is printed, needs no task.
+            match poll_once(attempts.as_mut()).await {
+                Poll::Ready(seen) => next = seen?,
+                Poll::Pending => drop(self.attempts.spawn(attempts)),
             }
-            if waits {
-                return Ok(next);
-            }
-            // However much is due, requests come between.
-            tokio::task::yield_now().await;
         }
-        Ok(Some(Duration::ZERO))
+        Ok(next)
+    }
+}
+
+/// Attempts what was leased, and then in its place what is due next, until nothing is. Gives the time until more is, which
+/// was `next`.
+async fn work_off<W: Work>(
+    work: Arc<W>,
+    bounds: Bounds,
+    mut lease: Lease<W::Task>,
+    next: Option<Duration>,
+) -> Result<Option<Duration>, StoreError> {
+    if work.is_shared() {
+        // The next are looked for together.
+        lease.permit.ring_when_free();
+        let _ = caught(pin!(work.attempt(lease))).await;
+        return Ok(next);
+    }
+    loop {
+        // An attempt that panics ends no other.
+        let _ = caught(pin!(work.attempt(lease))).await;
+        // However much is due, requests come between.
+        tokio::task::coop::consume_budget().await;
+        let mut looked = work.lease(&bounds, 1).await?;
+        if looked.next == Some(Duration::ZERO) {
+            work.wake().notify_one();
+        }
+        match looked.leases.pop() {
+            Some(due) => lease = due,
+            None => return Ok(looked.next),
+        }
     }
 }
 
@@ -157,12 +179,39 @@ mod tests {
     use super::*;
     use crate::partners::{DEMO_CLIENT_ID, Partners};
 
-    /// So many tasks, due at once; every tenth has to wait for something.
+    /// So many tasks, due at once.
     struct Pile {
         partners: Partners,
         left: Mutex<usize>,
         done: Mutex<Vec<usize>>,
         wake: Notify,
+        /// Whether every tenth has to wait.
+        waits: bool,
+        /// How long each waits for something else when its place is free again.
+        afterwards: Duration,
+    }
+
+    impl Pile {
+        fn of(left: usize, waits: bool, afterwards: Duration) -> Arc<Self> {
+            let (partners, left, wake) = (Partners::demonstration(), Mutex::new(left), Notify::new());
+            Arc::new(Self { partners, left, done: Mutex::default(), wake, waits, afterwards })
+        }
+
+        /// Works it off; gives what was done, how long it took, and how often something else had its turn.
+        async fn work_off(self: Arc<Self>, stop_at_once: bool) -> (Vec<usize>, Duration, usize) {
+            let (pile, began, mut turns) = (Arc::clone(&self), tokio::time::Instant::now(), 0);
+            let stop = async {
+                while !stop_at_once && *pile.left.lock().unwrap() > 0 {
+                    turns += 1;
+                    tokio::task::yield_now().await;
+                }
+                Instant::now() + Duration::from_secs(60)
+            };
+            Outbox::new(Arc::clone(&self)).run(stop).await;
+            let mut done = std::mem::take(&mut *self.done.lock().unwrap());
+            done.sort_unstable();
+            (done, began.elapsed(), turns)
+        }
     }
 
     impl Work for Arc<Pile> {
@@ -178,10 +227,11 @@ mod tests {
             false
         }
 
-        async fn lease(&self, bounds: &Bounds) -> Result<Leased<usize>, StoreError> {
+        async fn lease(&self, bounds: &Bounds, most: usize) -> Result<Leased<usize>, StoreError> {
             let (room, mut left) = (bounds.room(&self.partners), self.left.lock().unwrap());
             let mut leases = Vec::new();
-            while let Some(permit) = (*left > 0).then(|| room.take(DEMO_CLIENT_ID, "")).flatten() {
+            while let Some(permit) = (leases.len() < most && *left > 0).then(|| room.take(DEMO_CLIENT_ID, "")).flatten()
+            {
                 *left -= 1;
                 leases.push(Lease { task: *left, fence: 1, permit });
             }
@@ -189,37 +239,42 @@ mod tests {
         }
 
         async fn attempt(&self, lease: Lease<usize>) {
-            if lease.task.is_multiple_of(10) {
+            if self.waits && lease.task.is_multiple_of(10) {
                 tokio::task::yield_now().await;
             }
-            // An attempt that panics ends no other.
-            assert_ne!(lease.task, 500);
+            assert!(![500, 501].contains(&lease.task), "one that waited, and one that did not");
             self.done.lock().unwrap().push(lease.task);
+            drop(lease.permit);
+            if self.afterwards > Duration::ZERO {
+                self.wake.notify_one();
+                tokio::time::sleep(self.afterwards).await;
+            }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_is_due_is_done_before_the_end_though_only_a_few_find_a_place_at_a_time() {
+    async fn whatever_is_due_is_done_before_the_end_though_only_a_few_find_a_place_and_some_panic() {
         for stop_at_once in [true, false] {
-            let pile = Arc::new(Pile {
-                partners: Partners::demonstration(),
-                left: Mutex::new(1_000),
-                done: Mutex::default(),
-                wake: Notify::new(),
-            });
-            let all_done = Arc::clone(&pile);
-            let stop = async move {
-                while !stop_at_once && all_done.done.lock().unwrap().len() < 999 {
-                    tokio::task::yield_now().await;
-                }
-                Instant::now() + Duration::from_secs(60)
-            };
-            let began = tokio::time::Instant::now();
-            Outbox::new(Arc::clone(&pile)).run(stop).await;
-            assert!(began.elapsed() < POLL, "somebody rings for each that was behind a full house");
-            let mut done = std::mem::take(&mut *pile.done.lock().unwrap());
-            done.sort_unstable();
-            assert_eq!(done, (0..1_000).filter(|task| *task != 500).collect::<Vec<_>>());
+            let (done, took, _) = Pile::of(1_000, true, Duration::ZERO).work_off(stop_at_once).await;
+            assert_eq!(done, (0..1_000).filter(|task| ![500, 501].contains(task)).collect::<Vec<_>>());
+            assert!(took < POLL, "each place is used again at once");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_something_else_afterwards_holds_up_nothing() {
+        let thought = Duration::from_secs(5);
+        for stop_at_once in [true, false] {
+            let (done, took, _) = Pile::of(100, true, thought).work_off(stop_at_once).await;
+            assert_eq!(done.len(), 100);
+            assert!((thought..thought + POLL).contains(&took), "{took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_much_is_due_and_waits_for_nothing_other_things_have_their_turn() {
+        let (done, _, turns) = Pile::of(10_000, false, Duration::ZERO).work_off(false).await;
+        assert_eq!(done.len(), 9_998);
+        assert!(turns > 10, "{turns}");
     }
 }

@@ -2,11 +2,12 @@
 //! place left is walked through on the way to the others.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use svc_core::PropostaId;
 
-use crate::bounds::Room;
+use crate::bounds::{Permit, Room};
 use crate::outbox::{Lease, Leased};
 use crate::partners::Partners;
 use crate::store::memory::Records;
@@ -15,7 +16,7 @@ use crate::store::{Task, Waits};
 /// Where the tasks of one kind wait. They themselves stand in the records, which every call gets too.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    partners: HashMap<String, Waiting>,
+    partners: HashMap<Arc<str>, Waiting>,
 }
 
 /// A task, and what is to become of it.
@@ -37,8 +38,15 @@ pub(crate) struct Row<T> {
 #[derive(Debug, Default)]
 struct Waiting {
     /// Each host by the time of its first.
-    heads: BTreeSet<(Duration, String)>,
-    hosts: HashMap<String, BTreeSet<(Duration, PropostaId)>>,
+    heads: BTreeSet<(Duration, Arc<str>)>,
+    hosts: HashMap<Arc<str>, Lane>,
+}
+
+/// What waits for a host.
+#[derive(Debug)]
+struct Lane {
+    host: Arc<str>,
+    rows: BTreeSet<(Duration, PropostaId)>,
 }
 
 impl<T> Row<T> {
@@ -76,21 +84,19 @@ impl Queue {
         now: Duration,
         time: Duration,
     ) -> Leased<T> {
-        let mut due: Vec<_> = self
-            .partners
-            .iter()
-            .filter_map(|(partner, waiting)| Some((waiting.heads.first()?.0, partner)))
-            .filter(|(at, partner)| *at <= now && room.admits(partner))
-            .map(|(at, partner)| (room.in_flight(partner), at, partner.clone()))
+        let due = self.partners.iter().filter(|(_, waiting)| waiting.heads.first().is_some_and(|(at, _)| *at <= now));
+        let mut due: Vec<_> = due
+            .filter_map(|(partner, waiting)| {
+                Some((room.admits(partner)?, waiting.heads.first()?.0, Arc::clone(partner)))
+            })
             .collect();
         due.sort_unstable();
         let mut leases = Vec::new();
         for (_, _, partner) in due {
-            while let Some((id, permit)) = self.partners.get(&partner).and_then(|waiting| {
-                let host = waiting.due_host(room, &partner, now)?;
-                let (_, id) = waiting.hosts.get(host)?.first()?;
-                Some((*id, room.take(&partner, host)?))
-            }) {
+            while leases.len() < room.most()
+                && let Some(waiting) = self.partners.get(&partner)
+                && let Some((id, permit)) = waiting.first_due(room, &partner, now)
+            {
                 let Some(row) = row_of::<T>(records, id) else { break };
                 row.fence += 1;
                 row.leased = true;
@@ -98,7 +104,7 @@ impl Queue {
                 self.wait(row, Some(now + time));
             }
         }
-        let admitted = self.partners.iter().filter(|(partner, _)| room.admits(partner));
+        let admitted = self.partners.iter().filter(|(partner, _)| room.admits(partner).is_some());
         let next = admitted.filter_map(|(partner, waiting)| waiting.next(room, partner)).min();
         Leased { leases, next: next.map(|at| at.saturating_sub(now)) }
     }
@@ -148,7 +154,7 @@ impl Queue {
     pub(super) fn waiting<T: Task>(&self, records: &Records, partners: &Partners, now: Duration) -> Waits {
         let mut waits = Waits::default();
         for (partner, waiting) in &self.partners {
-            let ids = waiting.hosts.values().flatten().map(|(_, id)| id);
+            let ids = waiting.hosts.values().flat_map(|lane| &lane.rows).map(|(_, id)| id);
             if partners.get(partner).is_none() {
                 waits.of_removed += ids.count();
                 continue;
@@ -165,10 +171,10 @@ impl Queue {
     fn wait<T: Task>(&mut self, row: &mut Row<T>, at: Option<Duration>) {
         let old = std::mem::replace(&mut row.at, at);
         let (id, partner) = (row.task.id(), row.task.client_id());
-        if !self.partners.contains_key(partner) {
-            self.partners.insert(partner.to_owned(), Waiting::default());
-        }
-        let Some(waiting) = self.partners.get_mut(partner) else { return };
+        let waiting = match self.partners.get_mut(partner) {
+            Some(waiting) => waiting,
+            None => self.partners.entry(partner.into()).or_default(),
+        };
         waiting.change(&row.task.host(), |rows| {
             if let Some(old) = old {
                 rows.remove(&(old, id));
@@ -187,13 +193,12 @@ pub(super) fn row_of<T: Task>(records: &mut Records, id: PropostaId) -> Option<&
 }
 
 impl Waiting {
-    /// The host with the longest due task, of those that have a place left.
-    fn due_host(&self, room: &Room<'_>, partner: &str, now: Duration) -> Option<&str> {
-        if !room.admits(partner) {
-            return None;
-        }
-        let due = self.heads.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, host)| host.as_str()).find(|host| room.admits_host(partner, host))
+    /// The longest due, of those whose host has a place left, and that place.
+    fn first_due(&self, room: &Room<'_>, partner: &Arc<str>, now: Duration) -> Option<(PropostaId, Permit)> {
+        let mut due = self.heads.iter().take_while(|(at, _)| *at <= now);
+        let (_, host) = due.find(|(_, host)| room.admits_host(partner, host))?;
+        let (_, id) = self.hosts.get(host)?.rows.first()?;
+        Some((*id, room.take(Arc::clone(partner), Arc::clone(host))?))
     }
 
     /// When something is due that has a place.
@@ -203,21 +208,24 @@ impl Waiting {
 
     /// Changes what waits for a host, and keeps its head true.
     fn change(&mut self, host: &str, change: impl FnOnce(&mut BTreeSet<(Duration, PropostaId)>)) {
-        if !self.hosts.contains_key(host) {
-            self.hosts.insert(host.to_owned(), BTreeSet::new());
-        }
-        let Some(rows) = self.hosts.get_mut(host) else { return };
-        let before = rows.first().map(|(at, _)| *at);
-        change(rows);
-        let after = rows.first().map(|(at, _)| *at);
-        if rows.is_empty() {
-            self.hosts.remove(host);
-        }
+        let lane = match self.hosts.get_mut(host) {
+            Some(lane) => lane,
+            None => {
+                let host = Arc::<str>::from(host);
+                self.hosts.entry(Arc::clone(&host)).or_insert(Lane { host, rows: BTreeSet::new() })
+            }
+        };
+        let before = lane.rows.first().map(|(at, _)| *at);
+        change(&mut lane.rows);
+        let after = lane.rows.first().map(|(at, _)| *at);
         if before != after {
             if let Some(before) = before {
-                self.heads.remove(&(before, host.to_owned()));
+                self.heads.remove(&(before, Arc::clone(&lane.host)));
             }
-            self.heads.extend(after.map(|at| (at, host.to_owned())));
+            self.heads.extend(after.map(|at| (at, Arc::clone(&lane.host))));
+        }
+        if lane.rows.is_empty() {
+            self.hosts.remove(host);
         }
     }
 }
@@ -260,12 +268,9 @@ mod tests {
         }
         let lanes = queue.partners.iter().flat_map(|(partner, waiting)| {
             let heads: BTreeSet<_> =
-                waiting.hosts.iter().map(|(host, rows)| (rows.first().unwrap().0, host.clone())).collect();
+                waiting.hosts.iter().map(|(host, lane)| (lane.rows.first().unwrap().0, Arc::clone(host))).collect();
             assert_eq!(heads, waiting.heads);
-            waiting
-                .hosts
-                .iter()
-                .map(move |(host, rows)| ((partner.as_str(), Cow::Borrowed(host.as_str())), rows.clone()))
+            waiting.hosts.iter().map(move |(host, lane)| ((&**partner, Cow::Borrowed(&**host)), lane.rows.clone()))
         });
         assert_eq!(lanes.collect::<HashMap<_, _>>(), places);
     }
@@ -303,7 +308,7 @@ mod tests {
                         let Leased { leases, next } = queue.lease::<Delivery>(&mut records, &room, now, time);
                         leased += leases.len();
                         held.extend(leases);
-                        assert!(queue.partners.iter().all(|(partner, w)| w.due_host(&room, partner, now).is_none()));
+                        assert!(queue.partners.iter().all(|(partner, w)| w.first_due(&room, partner, now).is_none()));
                         assert!(next.is_none_or(|next| next > Duration::ZERO));
                     }
                     3 if !held.is_empty() => {
