@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use url::{Host, Url};
@@ -25,7 +26,8 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
-    text: Box<str>,
+    /// Shared: a proposal, its delivery and each attempt have the same.
+    text: Arc<str>,
     host: Kind,
     /// How long a [common](common_host) host is, behind `https://` or `http://`; 0 for any other.
     common: u16,
