@@ -265,8 +265,8 @@ impl Fake {
                 Ok(Decided::Otherwise(_)) => return Err(not(409, "proposta_ja_respondida")),
                 Err(_) => return Err(not(503, "indisponivel")),
             }
-            let whole = app.store.whole(id).await.ok().flatten();
-            let delivery = whole.and_then(|whole| whole.delivery).ok_or_else(unknown)?;
+            let delivery = app.store.look(id, |_, _, delivery| delivery.cloned()).await.ok().flatten().flatten();
+            let delivery = delivery.ok_or_else(unknown)?;
             let partners = app.config.partners.current();
             let signer = partners.get(delivery.client_id()).ok_or_else(unknown)?.signer();
             Ok(Webhook::of(&delivery, signer, clock.now()))

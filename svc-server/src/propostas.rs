@@ -10,8 +10,8 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Request, StatusCode};
 use svc_core::{
-    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, PropostaId, PropostaRecebida, Situacao,
-    Status, today_in_brasilia,
+    Delivery, IdParceiro, LoginRequest, LoginResponse, Mensagem, NovaProposta, Proposta, PropostaId, PropostaRecebida,
+    Situacao, Status, today_in_brasilia,
 };
 use tokio::sync::Notify;
 
@@ -20,7 +20,7 @@ use crate::detached::detached;
 use crate::message;
 use crate::reply::{Problem, Reply, X_SVC_CAPABILITIES, X_SVC_REPLAYED, json};
 use crate::request::{BodyType, body_type, client_address, read_body};
-use crate::store::{Inserted, Task, Whole};
+use crate::store::{Inserted, Task};
 
 impl App {
     /// `POST /v1/login`.
@@ -87,15 +87,15 @@ impl App {
     /// `GET /v1/propostas/{id_proposta_svc}`.
     pub(crate) async fn show(&self, id: &str, request: &Request<Incoming>) -> Result<Reply, Problem> {
         let client_id = self.authorize(request.headers())?;
-        Ok(situation(StatusCode::OK, &self.own(&client_id, id).await?))
+        Ok(json(StatusCode::OK, &self.own(&client_id, id, Situacao::of).await?))
     }
 
     /// `GET /v1/propostas?id_proposta_parceiro=…`: how a partner whose call broke finds out.
     pub(crate) async fn find(&self, request: &Request<Incoming>) -> Result<Reply, Problem> {
         let client_id = self.authorize(request.headers())?;
         let id = IdParceiro::from_query(request.uri().query().unwrap_or_default())?;
-        let whole = self.store.whole_by_partner(&client_id, &id).await?.ok_or(Problem::ProposalNotFound)?;
-        Ok(situation(StatusCode::OK, &whole))
+        let found = self.store.look_by_partner(&client_id, &id, Situacao::of).await?;
+        Ok(json(StatusCode::OK, &found.ok_or(Problem::ProposalNotFound)?))
     }
 
     /// `POST /v1/propostas/{id_proposta_svc}/reenviar-webhook`: the event's next attempt is due now, and has the same id.
@@ -106,15 +106,17 @@ impl App {
     ) -> Result<Reply, Problem> {
         let client_id = self.to_resend(request).await?;
         let resent = pin!(async {
-            let whole = self.own(&client_id, id).await?;
-            if whole.delivery.is_none() {
+            let look =
+                |proposta: &Proposta, _: &Mensagem, delivery: Option<&Delivery>| (proposta.id(), delivery.is_some());
+            let (id, is_answered) = self.own(&client_id, id, look).await?;
+            if !is_answered {
                 return Err(Problem::NotAnswered);
             }
             let app = Arc::clone(&self);
             detached(async move {
                 let (schedule, now) = (&app.config.schedule, app.config.clock.now());
                 let resend = |delivery: Delivery| delivery.resend(schedule, now);
-                app.resend(whole.proposta.id(), resend, &app.wake_webhooks).await
+                app.resend(id, resend, &app.wake_webhooks).await
             })
             .await
         });
@@ -129,15 +131,16 @@ impl App {
     ) -> Result<Reply, Problem> {
         let client_id = self.to_resend(request).await?;
         let resent = pin!(async {
-            let whole = self.own(&client_id, id).await?;
-            if whole.proposta.status() != Status::AguardandoResposta {
-                return Err(Problem::AlreadyAnswered(whole.proposta.status()));
+            let look = |proposta: &Proposta, _: &Mensagem, _: Option<&Delivery>| (proposta.id(), proposta.status());
+            let (id, status) = self.own(&client_id, id, look).await?;
+            if status != Status::AguardandoResposta {
+                return Err(Problem::AlreadyAnswered(status));
             }
             let app = Arc::clone(&self);
             detached(async move {
                 let now = app.config.clock.now();
                 let resend = |mensagem: Mensagem| mensagem.resend(&message::SCHEDULE, now);
-                app.resend(whole.proposta.id(), resend, &app.wake_messages).await
+                app.resend(id, resend, &app.wake_messages).await
             })
             .await
         });
@@ -163,17 +166,22 @@ impl App {
         self.store.change(id, resend).await?;
         wake.notify_one();
         tracing::info!(proposta = self.links.log_name(id), work = T::TABLE, "asked for again");
-        let whole = self.store.whole(id).await?.ok_or(Problem::ProposalNotFound)?;
-        Ok(situation(StatusCode::ACCEPTED, &whole))
+        let situacao = self.store.look(id, Situacao::of).await?.ok_or(Problem::ProposalNotFound)?;
+        Ok(json(StatusCode::ACCEPTED, &situacao))
     }
 
-    /// A partner's proposal; another's is as unknown as one that never was.
-    async fn own(&self, client_id: &str, id: &str) -> Result<Whole, Problem> {
-        let whole = match PropostaId::parse(id) {
-            Some(id) => self.store.whole(id).await?,
-            None => None,
+    /// What is seen of a partner's proposal; another's is as unknown as one that never was.
+    async fn own<R: Send>(
+        &self,
+        client_id: &str,
+        id: &str,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R + Send,
+    ) -> Result<R, Problem> {
+        let id = PropostaId::parse(id).ok_or(Problem::ProposalNotFound)?;
+        let look = |proposta: &Proposta, mensagem: &Mensagem, delivery: Option<&Delivery>| {
+            (proposta.client_id() == client_id).then(|| look(proposta, mensagem, delivery))
         };
-        whole.filter(|whole| whole.proposta.client_id() == client_id).ok_or(Problem::ProposalNotFound)
+        self.store.look(id, look).await?.flatten().ok_or(Problem::ProposalNotFound)
     }
 }
 
@@ -183,10 +191,6 @@ pub(crate) enum Posted {
     New(PropostaId),
     /// The same had been posted before, and this is its first id (C9).
     Before(PropostaId),
-}
-
-fn situation(status: StatusCode, whole: &Whole) -> Reply {
-    json(status, &Situacao::of(&whole.proposta, &whole.mensagem, whole.delivery.as_ref()))
 }
 
 fn expect_json(headers: &HeaderMap, body: &Incoming) -> Result<(), Problem> {

@@ -52,14 +52,6 @@ pub(crate) enum Inserted {
     Exists(Proposta),
 }
 
-/// A record with all that happens to it (C22).
-#[derive(Debug)]
-pub(crate) struct Whole {
-    pub(crate) proposta: Proposta,
-    pub(crate) mensagem: Mensagem,
-    pub(crate) delivery: Option<Delivery>,
-}
-
 /// Why a store does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "the store in memory is never away"))]
@@ -187,17 +179,27 @@ impl Store {
         each!(self, memory => Ok(memory.find(id)), postgres => postgres.find(id))
     }
 
-    /// The record with this id, and what happens to it.
-    pub(crate) async fn whole(&self, id: PropostaId) -> Result<Option<Whole>, StoreError> {
-        each!(self, memory => Ok(memory.whole(id)), postgres => postgres.whole(id))
+    /// What somebody sees who looks at the record with this id and at what happens to it (C22). In memory it is looked at
+    /// under the store's lock, and nothing of it is copied.
+    pub(crate) async fn look<R: Send>(
+        &self,
+        id: PropostaId,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R + Send,
+    ) -> Result<Option<R>, StoreError> {
+        each!(self, memory => Ok(memory.look(id, look)), postgres => postgres.look(id, look))
     }
 
     /// The same by a partner's own id.
-    pub(crate) async fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Result<Option<Whole>, StoreError> {
+    pub(crate) async fn look_by_partner<R: Send>(
+        &self,
+        client_id: &str,
+        id: &IdParceiro,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R + Send,
+    ) -> Result<Option<R>, StoreError> {
         each!(
             self,
-            memory => Ok(memory.whole_by_partner(client_id, id)),
-            postgres => postgres.whole_by_partner(client_id, id)
+            memory => Ok(memory.look_by_partner(client_id, id, look)),
+            postgres => postgres.look_by_partner(client_id, id, look)
         )
     }
 

@@ -13,7 +13,10 @@ use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use svc_core::{Delivery, EventoId, SVC_SIGNATURE, Secret, Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP};
+use svc_core::{
+    Delivery, EventoId, Mensagem, Proposta, SVC_SIGNATURE, Secret, Signer, WEBHOOK_ID, WEBHOOK_SIGNATURE,
+    WEBHOOK_TIMESTAMP,
+};
 use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, copy_bidirectional, duplex};
 use tokio::net::TcpStream;
 
@@ -127,11 +130,14 @@ impl Mail {
 
     /// What signs an event's notifications.
     async fn signer(&self, event: Option<&str>) -> Signer {
-        let whole = match (self.app.get(), event.and_then(EventoId::parse)) {
-            (Some(app), Some(event)) => app.store.whole(event.proposta()).await.ok().flatten(),
+        let client_id = match (self.app.get(), event.and_then(EventoId::parse)) {
+            (Some(app), Some(event)) => {
+                let look = |proposta: &Proposta, _: &Mensagem, _: Option<&Delivery>| proposta.client_id().to_owned();
+                app.store.look(event.proposta(), look).await.ok().flatten()
+            }
             _ => None,
         };
-        let client_id = whole.as_ref().map_or(DEMO_CLIENT_ID, |whole| whole.proposta.client_id());
+        let client_id = client_id.as_deref().unwrap_or(DEMO_CLIENT_ID);
         let partners = self.app.get().map(|app| app.config.partners.current());
         let signer = partners.as_ref().and_then(|partners| Some(partners.get(client_id)?.signer().clone()));
         signer.unwrap_or_else(|| Signer::new(&Secret::parse(DEMO_WEBHOOK_SECRET).expect("a constant of this crate")))

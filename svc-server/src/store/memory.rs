@@ -16,7 +16,7 @@ use crate::outbox::Leased;
 use crate::partners::Partners;
 use crate::seams::Clock;
 use crate::store::queue::{Queue, Row, row_of};
-use crate::store::{CommitError, Inserted, StoreError, Task, Waiting, Whole};
+use crate::store::{CommitError, Inserted, StoreError, Task, Waiting};
 
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -109,12 +109,21 @@ impl Memory {
         self.lock().records.get(&id).map(|record| record.proposta.clone())
     }
 
-    pub(super) fn whole(&self, id: PropostaId) -> Option<Whole> {
-        self.lock().records.get(&id).map(|record| record.whole())
+    pub(super) fn look<R>(
+        &self,
+        id: PropostaId,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R,
+    ) -> Option<R> {
+        self.lock().records.get(&id).map(|record| record.seen(look))
     }
 
-    pub(super) fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Option<Whole> {
-        self.lock().of_partner(client_id, id).map(Record::whole)
+    pub(super) fn look_by_partner<R>(
+        &self,
+        client_id: &str,
+        id: &IdParceiro,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R,
+    ) -> Option<R> {
+        self.lock().of_partner(client_id, id).map(|record| record.seen(look))
     }
 
     pub(super) fn commit(&self, transition: &Transition, delivery: Delivery) -> Result<(), CommitError> {
@@ -262,11 +271,7 @@ impl Inner {
 }
 
 impl Record {
-    fn whole(&self) -> Whole {
-        Whole {
-            proposta: self.proposta.clone(),
-            mensagem: self.mensagem.task.clone(),
-            delivery: self.delivery.as_ref().map(|row| row.task.clone()),
-        }
+    fn seen<R>(&self, look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R) -> R {
+        look(&self.proposta, &self.mensagem.task, self.delivery.as_deref().map(|row| &row.task))
     }
 }

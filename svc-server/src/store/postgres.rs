@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::partners::Partners;
 use crate::seams::Clock;
-use crate::store::{CommitError, Inserted, OpenError, StoreError, Task, Waiting, Waits, Whole};
+use crate::store::{CommitError, Inserted, OpenError, StoreError, Task, Waiting, Waits};
 use call::{Database, call, corrupt, parameters};
 pub use connect::{BadDatabaseUrl, DatabaseUrl};
 pub(crate) use outbox::Record;
@@ -103,20 +103,32 @@ impl Postgres {
         found.map(|dados| Proposta::from_stored(&dados)).transpose().map_err(|Corrupt| corrupt())
     }
 
-    pub(super) async fn whole(&self, id: PropostaId) -> Result<Option<Whole>, StoreError> {
+    pub(super) async fn look<R: Send>(
+        &self,
+        id: PropostaId,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R + Send,
+    ) -> Result<Option<R>, StoreError> {
         const WHOLE: &str = "SELECT p.dados, m.dados, w.dados FROM propostas p
             JOIN mensagens m USING (id) LEFT JOIN webhooks w USING (id) WHERE p.id = $1";
         let id = uuid(id);
-        call!(self.database, db => { Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![id]).await?)?) })
+        let row =
+            call!(self.database, db => { Ok(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![id]).await?) })?;
+        row.map(|row| seen(&row, look)).transpose().map_err(|Corrupt| corrupt())
     }
 
-    pub(super) async fn whole_by_partner(&self, client_id: &str, id: &IdParceiro) -> Result<Option<Whole>, StoreError> {
+    pub(super) async fn look_by_partner<R: Send>(
+        &self,
+        client_id: &str,
+        id: &IdParceiro,
+        look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R + Send,
+    ) -> Result<Option<R>, StoreError> {
         const WHOLE: &str = "SELECT p.dados, m.dados, w.dados FROM propostas p
             JOIN mensagens m USING (id) LEFT JOIN webhooks w USING (id)
             WHERE p.client_id = $1 AND p.id_proposta_parceiro = $2";
-        call!(self.database, db => {
-            Ok(whole(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![client_id, id.as_str()]).await?)?)
-        })
+        let row = call!(self.database, db => {
+            Ok(db.query_opt(&db.prepare_cached(WHOLE).await?, parameters![client_id, id.as_str()]).await?)
+        })?;
+        row.map(|row| seen(&row, look)).transpose().map_err(|Corrupt| corrupt())
     }
 
     pub(super) async fn commit(&self, transition: &Transition, delivery: &Delivery) -> Result<(), CommitError> {
@@ -219,13 +231,11 @@ impl Postgres {
     }
 }
 
-fn whole(row: Option<Row>) -> Result<Option<Whole>, Corrupt> {
-    let Some(row) = row else { return Ok(None) };
-    Ok(Some(Whole {
-        proposta: Proposta::from_stored(row.get(0))?,
-        mensagem: Mensagem::from_stored(row.get(1))?,
-        delivery: row.get::<_, Option<&[u8]>>(2).map(Delivery::from_stored).transpose()?,
-    }))
+/// What is seen in a proposal's row, its message's and its delivery's.
+fn seen<R>(row: &Row, look: impl FnOnce(&Proposta, &Mensagem, Option<&Delivery>) -> R) -> Result<R, Corrupt> {
+    let (proposta, mensagem) = (Proposta::from_stored(row.get(0))?, Mensagem::from_stored(row.get(1))?);
+    let delivery = row.get::<_, Option<&[u8]>>(2).map(Delivery::from_stored).transpose()?;
+    Ok(look(&proposta, &mensagem, delivery.as_ref()))
 }
 
 fn uuid(id: PropostaId) -> Uuid {

@@ -140,6 +140,20 @@ fn digest_key() -> DigestKey {
     DigestKey::derive(&[7; 32]).unwrap()
 }
 
+/// A record with all that happens to it.
+#[derive(Debug)]
+struct Whole {
+    proposta: Proposta,
+    mensagem: Mensagem,
+    delivery: Option<Delivery>,
+}
+
+impl Whole {
+    fn of(proposta: &Proposta, mensagem: &Mensagem, delivery: Option<&Delivery>) -> Self {
+        Self { proposta: proposta.clone(), mensagem: mensagem.clone(), delivery: delivery.cloned() }
+    }
+}
+
 #[tokio::test]
 async fn row_4_a_record_and_its_message_are_stored_once_for_a_partners_id() {
     for place in places().await {
@@ -151,7 +165,7 @@ async fn row_4_a_record_and_its_message_are_stored_once_for_a_partners_id() {
         assert!(place.store.find(other.id()).await.unwrap().is_none());
         let of_another = nova.open(PropostaId::from_random([9; 16]), "p1", &digest_key(), place.now());
         assert!(matches!(place.insert(&of_another).await, Ok(Inserted::New)));
-        let whole = place.store.whole(first.id()).await.unwrap().unwrap();
+        let whole = place.store.look(first.id(), Whole::of).await.unwrap().unwrap();
         assert_eq!((whole.proposta, whole.delivery), (first.clone(), None));
         assert_eq!(whole.mensagem, Mensagem::of(&first, &Schedule::MENSAGEM, place.now()));
         assert_eq!(place.waiting().await, (0, 2));
@@ -187,11 +201,11 @@ async fn row_6_a_record_is_found_by_its_id_and_by_its_partners() {
         let proposta = place.stored(1, "a").await;
         assert_eq!(place.store.find(proposta.id()).await.unwrap().unwrap(), proposta);
         assert!(place.store.find(PropostaId::from_random([2; 16])).await.unwrap().is_none());
-        assert!(place.store.whole(PropostaId::from_random([2; 16])).await.unwrap().is_none());
+        assert!(place.store.look(PropostaId::from_random([2; 16]), Whole::of).await.unwrap().is_none());
         let theirs = proposta.id_proposta_parceiro();
-        let whole = place.store.whole_by_partner("p0", theirs).await.unwrap().unwrap();
+        let whole = place.store.look_by_partner("p0", theirs, Whole::of).await.unwrap().unwrap();
         assert_eq!(whole.proposta, proposta);
-        assert!(place.store.whole_by_partner("p1", theirs).await.unwrap().is_none());
+        assert!(place.store.look_by_partner("p1", theirs, Whole::of).await.unwrap().is_none());
         assert_eq!(place.store.ping().await, Ok(()));
     }
 }
@@ -206,7 +220,7 @@ async fn row_8_an_answer_and_its_event_are_stored_together_and_the_first_stands(
         assert_eq!(place.store.commit(&refused, other).await, Err(CommitError::Conflict));
         // The same once more, by somebody else at the same time: a conflict too.
         assert_eq!(place.store.commit(&accepted, event.clone()).await, Err(CommitError::Conflict));
-        let whole = place.store.whole(proposta.id()).await.unwrap().unwrap();
+        let whole = place.store.look(proposta.id(), Whole::of).await.unwrap().unwrap();
         assert_eq!((whole.proposta, whole.delivery), (accepted.proposta, Some(event)));
         let (nobodys, event) = place.answer(&place.nova(2, "a"), Acao::Aceitar);
         assert_eq!(place.store.commit(&nobodys, event).await, Err(CommitError::Conflict));

@@ -32,7 +32,7 @@ async fn row_11_due_work_is_leased_once_and_recorded_by_its_holder_only() {
         assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "the second holds it");
         let failed = place.attempted(second.task, 500);
         assert!(place.store.record(second.fence, failed.clone()).await.unwrap());
-        let whole = place.store.whole(proposta.id()).await.unwrap().unwrap();
+        let whole = place.store.look(proposta.id(), Whole::of).await.unwrap().unwrap();
         assert_eq!(whole.delivery, Some(failed));
         assert!(place.lease::<Delivery>(&bounds).await.is_empty(), "due in five seconds");
         place.advance(5);
@@ -55,7 +55,7 @@ async fn row_11_messages_are_leased_apart_from_webhooks() {
         let [lease] = place.lease::<Mensagem>(&bounds).await.try_into().unwrap();
         let sent = lease.task.after(SendOutcome::Sent, &Schedule::MENSAGEM, Jitter::NONE, place.now());
         assert!(place.store.record(lease.fence, sent.clone()).await.unwrap());
-        assert_eq!(place.store.whole(proposta.id()).await.unwrap().unwrap().mensagem, sent);
+        assert_eq!(place.store.look(proposta.id(), Whole::of).await.unwrap().unwrap().mensagem, sent);
         assert_eq!(place.waiting().await, (0, 0));
     }
 }
@@ -189,12 +189,12 @@ async fn c35_a_message_is_found_by_what_its_channel_calls_it_until_the_data_are_
             mensagem.told("wamid.2", Noticia::Read, &Schedule::MENSAGEM, Jitter::NONE, place.now())
         };
         place.store.change(proposta.id(), read).await.unwrap();
-        let whole = place.store.whole(proposta.id()).await.unwrap().unwrap();
+        let whole = place.store.look(proposta.id(), Whole::of).await.unwrap().unwrap();
         assert_eq!(whole.mensagem.envio().unwrap().conta.as_deref(), Some("5511900000018"));
 
         place.advance(1);
         assert_eq!(place.store.forget(place.now()).await.unwrap(), 1);
-        assert_eq!(place.store.whole(proposta.id()).await.unwrap().unwrap().mensagem.envio(), None);
+        assert_eq!(place.store.look(proposta.id(), Whole::of).await.unwrap().unwrap().mensagem.envio(), None);
         assert_eq!(place.store.proposta_of("wamid.2").await.unwrap(), None);
     }
 }
@@ -273,7 +273,7 @@ async fn f49_what_was_stored_together_is_known_again_after_a_link_cut_at_its_com
         (Err(CommitError::Conflict), Ok(())) => Status::Recusado,
         both => panic!("{both:?}"),
     };
-    let whole = store.whole(first.id()).await.unwrap().unwrap();
+    let whole = store.look(first.id(), Whole::of).await.unwrap().unwrap();
     assert_eq!(whole.proposta.status(), stood);
     let event = String::from_utf8(whole.delivery.unwrap().evento().body().to_vec()).unwrap();
     assert!(event.contains(&format!("\"status\":\"{stood}\"")), "{event}");
