@@ -278,9 +278,17 @@ async fn with_many(program: &str) {
     let each = (resident(&many.process) - empty) as f64 / stored as f64;
     println!("{stored} proposals stored: {each:.0} bytes of memory each");
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let few = Server::ours(program).await;
-        all.push((few.measure(Kind::Create).await.rate, many.measure(Kind::Create).await.rate));
+        few.load(Kind::Create, TIME / 10).run(&few.address, CONNECTIONS).await;
+        // Each is the first in turn.
+        all.push(if round % 2 == 0 {
+            let few = few.measure(Kind::Create).await.rate;
+            (few, many.measure(Kind::Create).await.rate)
+        } else {
+            let many = many.measure(Kind::Create).await.rate;
+            (few.measure(Kind::Create).await.rate, many)
+        });
     }
     let of = |value: fn(f64, f64) -> f64| median(all.iter().map(|(few, many)| value(*few, *many)).collect());
     println!(

@@ -164,7 +164,7 @@ impl Delivery {
             self.tentativas.remove(0);
         }
         if self.tentativas.is_empty() {
-            // Most have no other.
+            // Most deliveries have one.
             self.tentativas.reserve_exact(1);
         }
         self.tentativas.push(attempt);

@@ -26,11 +26,11 @@ use crate::policy::Policy;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl {
-    /// Shared: a proposal, its delivery and each attempt have the same.
+    /// Shared among clones: a proposal, its delivery and that one's attempts.
     text: Arc<str>,
     host: Kind,
     /// How long a [common](common_host) host is, behind `https://` or `http://`; 0 for any other.
-    common: u16,
+    common_len: u16,
 }
 
 /// What the policy asks of a host, kept from the one time it is parsed.
@@ -77,8 +77,8 @@ impl WebhookUrl {
         if !is_plain(text) {
             return Err(Codigo::UrlInvalida);
         }
-        let (host, common) = Kind::of(text).ok_or(Codigo::UrlInvalida)?;
-        Ok(Self { text: text.into(), host, common })
+        let (host, common_len) = Kind::of(text).ok_or(Codigo::UrlInvalida)?;
+        Ok(Self { text: text.into(), host, common_len })
     }
 
     /// The text as sent.
@@ -101,9 +101,9 @@ impl WebhookUrl {
     /// assert_eq!(WebhookUrl::parse("http://0x7f.1/").unwrap().host(), "127.0.0.1");
     /// ```
     pub fn host(&self) -> Cow<'_, str> {
-        if self.common > 0 {
+        if self.common_len > 0 {
             let start = if self.is_https() { "https://".len() } else { "http://".len() };
-            return Cow::Borrowed(self.text.get(start..start + usize::from(self.common)).unwrap_or_default());
+            return Cow::Borrowed(self.text.get(start..start + usize::from(self.common_len)).unwrap_or_default());
         }
         let url = Url::parse(&self.text).ok();
         url.as_ref().and_then(Url::host_str).unwrap_or_default().trim_end_matches('.').to_owned().into()
@@ -226,7 +226,7 @@ mod tests {
                 let url = Url::parse(&text).unwrap();
                 let kept = WebhookUrl::parse(&text).unwrap();
                 assert_eq!((url.host_str().unwrap(), kept.host()), (host, Cow::Borrowed(host)));
-                assert_eq!(usize::from(kept.common), host.len());
+                assert_eq!(usize::from(kept.common_len), host.len());
                 assert_eq!(WebhookUrl::parse(text.replacen("https", "HTTP", 1)).unwrap().host(), host);
                 ports += usize::from(authority.contains(':'));
                 match url.host().unwrap() {

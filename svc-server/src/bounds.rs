@@ -30,8 +30,6 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Taken {
     total: usize,
-    /// Whether the last look at what is due found something without a place, or may have.
-    wanted: bool,
     partners: HashMap<Arc<str>, Partner>,
 }
 
@@ -52,7 +50,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// When it is given back, [`Bounds::freed`] tells of it.
+    /// When it is given back, [`Bounds::freed`] tells of it: to whoever looks for the next for several places at once.
     pub(crate) fn ring_when_free(&mut self) {
         self.rings = true;
     }
@@ -68,14 +66,13 @@ impl Bounds {
         self.0.lock().total
     }
 
-    /// Completes when a place that [rings](Permit::ring_when_free) has become free for what had found none.
+    /// Completes when a place that [rings](Permit::ring_when_free) has become free.
     pub(crate) async fn freed(&self) {
         self.0.freed.notified().await;
     }
 
     /// What there is room for, as long as these are the partners.
     pub(crate) fn room<'a>(&'a self, partners: &'a Partners) -> Room<'a> {
-        self.0.lock().wanted = false;
         Room { bounds: self, partners, most: usize::MAX }
     }
 }
@@ -102,29 +99,22 @@ impl Room<'_> {
     /// How much of this partner is under way, if more of it may be begun. Nothing of one that was removed: it stays pending
     /// (C24).
     pub(crate) fn admits(&self, partner: &str) -> Option<usize> {
-        let taken = &mut *self.bounds.0.lock();
+        let taken = &*self.bounds.0.lock();
         let own = taken.partners.get(partner).map_or(0, |partner| partner.total);
-        let is_left = self.left(own, taken) > 0;
-        taken.wanted |= !is_left;
-        (is_left && self.partners.get(partner).is_some()).then_some(own)
+        (self.left(own, taken) > 0 && self.partners.get(partner).is_some()).then_some(own)
     }
 
     /// Whether this host has a place left for this partner.
     pub(crate) fn admits_host(&self, partner: &str, host: &str) -> bool {
-        let taken = &mut *self.bounds.0.lock();
+        let taken = self.bounds.0.lock();
         let count = taken.partners.get(partner).and_then(|partner| partner.hosts.get(host));
-        let is_left = count.is_none_or(|count| *count < self.bounds.0.limits.per_host);
-        taken.wanted |= !is_left;
-        is_left
+        count.is_none_or(|count| *count < self.bounds.0.limits.per_host)
     }
 
     /// Partners that something may be begun for.
     #[cfg(feature = "postgres")]
     pub(crate) fn partners(&self) -> Vec<&str> {
-        let taken = &mut *self.bounds.0.lock();
-        // A database is asked for no more than there is room for, so what finds none does not show.
-        taken.wanted = true;
-        let taken = &*taken;
+        let taken = &*self.bounds.0.lock();
         let own = |partner| taken.partners.get(partner).map_or(0, |own: &Partner| own.total);
         self.partners.client_ids().filter(|partner| self.left(own(*partner), taken) > 0).collect()
     }
@@ -156,7 +146,6 @@ impl Room<'_> {
         let own = taken.partners.get(&partner);
         let at_host = own.and_then(|own| own.hosts.get(&host)).copied().unwrap_or_default();
         if self.left(own.map_or(0, |own| own.total), taken) == 0 || at_host >= shared.limits.per_host {
-            taken.wanted = true;
             return None;
         }
         taken.total += 1;
@@ -187,7 +176,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.bounds.lock();
         let taken = &mut *taken;
-        if self.rings && taken.wanted {
+        if self.rings {
             self.bounds.freed.notify_one();
         }
         taken.total = taken.total.saturating_sub(1);
@@ -231,36 +220,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_becomes_free_is_told_of_where_it_was_wanted() {
+    async fn a_place_tells_that_it_is_free_if_it_is_to() {
         let partners = Partners::demonstration();
         let bounds = Bounds::new(Limits { total: 64, per_partner: 2, per_host: 1 });
-        let begun = |host| {
-            let mut permit = bounds.room(&partners).take(DEMO, host).unwrap();
-            permit.ring_when_free();
-            permit
-        };
         let rings = async || tokio::time::timeout(std::time::Duration::ZERO, bounds.freed()).await.is_ok();
-        drop(begun("a"));
-        assert!(!rings().await, "nothing had found no place");
-        let first = begun("a");
-        assert!(bounds.room(&partners).take(DEMO, "a").is_none());
-        drop(first);
-        assert!(rings().await, "a host was full");
-        let first = begun("a");
-        assert!(!bounds.room(&partners).admits_host(DEMO, "a"));
-        drop(first);
-        assert!(rings().await, "a host was looked at, and full");
-        let both = (begun("a"), begun("b"));
-        assert_eq!(bounds.room(&partners).admits(DEMO), None);
-        drop(both);
-        assert!(rings().await, "a partner was full");
-        #[cfg(feature = "postgres")]
-        {
-            let both = (begun("a"), begun("b"));
-            assert!(bounds.room(&partners).partners().is_empty());
-            drop(both);
-            assert!(rings().await, "all partners were full");
-        }
+        let take = || bounds.room(&partners).take(DEMO, "a").unwrap();
+        drop(take());
+        assert!(!rings().await);
+        let mut permit = take();
+        permit.ring_when_free();
+        assert!(!rings().await);
+        drop(permit);
+        assert!(rings().await);
     }
 
     #[test]

@@ -53,9 +53,12 @@ impl Work for Webhooks {
     }
 
     async fn lease(&self, bounds: &Bounds, most: usize) -> Result<Leased<Delivery>, StoreError> {
-        self.outbound.close_idle();
         let partners = self.app.config.partners.current();
         self.app.store.lease(&bounds.room(&partners).at_most(most), ATTEMPT_DEADLINE + LEASE_RESERVE).await
+    }
+
+    fn tidy(&self) {
+        self.outbound.close_idle();
     }
 
     async fn attempt(&self, lease: Lease<Delivery>) {

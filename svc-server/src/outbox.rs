@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -27,7 +26,7 @@ pub(crate) trait Work: Send + Sync + 'static {
     /// How much of it is under way at a time.
     const LIMITS: Limits;
 
-    /// Rings when something has become due.
+    /// Rings when the outbox is to look: something has become due, or will sooner than it knows of.
     fn wake(&self) -> &Notify;
 
     /// Whether other servers work off the same.
@@ -40,8 +39,11 @@ pub(crate) trait Work: Send + Sync + 'static {
         most: usize,
     ) -> impl Future<Output = Result<Leased<Self::Task>, StoreError>> + Send;
 
-    /// One attempt from its lease to its record. Its place is free again when nobody is called on any more; whoever has
-    /// something else to wait for afterwards rings, so that others look for what had found no place.
+    /// Looks after itself, once a second at least.
+    fn tidy(&self) {}
+
+    /// One attempt from its lease to its record. It drops its permit when nobody is called on any more. If it then waits for
+    /// something else it rings before, since in its place the next is looked for only at its end.
     fn attempt(&self, lease: Lease<Self::Task>) -> impl Future<Output = ()> + Send;
 }
 
@@ -64,12 +66,12 @@ pub(crate) struct Lease<T> {
 pub(crate) struct Outbox<W> {
     work: Arc<W>,
     bounds: Bounds,
-    attempts: JoinSet<Result<Option<Duration>, StoreError>>,
+    workers: JoinSet<()>,
 }
 
 impl<W: Work> Outbox<W> {
     pub(crate) fn new(work: W) -> Self {
-        Self { work: Arc::new(work), bounds: Bounds::new(W::LIMITS), attempts: JoinSet::new() }
+        Self { work: Arc::new(work), bounds: Bounds::new(W::LIMITS), workers: JoinSet::new() }
     }
 
     /// Works until told to stop; then attempts what is due and waits for what is under way, until `stop` gives a time.
@@ -107,67 +109,63 @@ impl<W: Work> Outbox<W> {
             // What the last requests made is begun; in a store that lasts once, for there may be no other server, and the rest
             // is left to the next. When the store is away nothing is begun any more, and what is under way still ends.
             let mut begins = true;
-            let mut next = Ok(None);
             loop {
                 if begins {
-                    next = self.step().await;
-                    begins = next.is_ok() && !self.work.is_shared();
+                    begins = self.step().await.is_ok() && !self.work.is_shared();
                 }
                 tokio::select! {
                     biased;
-                    ended = self.attempts.join_next() => if ended.is_none() { break next },
+                    ended = self.workers.join_next() => if ended.is_none() { break },
                     () = self.work.wake().notified(), if begins => {}
                 }
             }
         });
-        let drained = drained.await;
-        if !self.work.is_shared() && !matches!(drained, Ok(Ok(None))) || !self.attempts.is_empty() {
-            tracing::warn!(work = W::NAME, cut_off = self.attempts.len(), "some of it is not done at the end");
+        let is_late = drained.await.is_err();
+        // Of a store that does not last, what waits for its time is lost as well.
+        let is_lost =
+            !self.work.is_shared() && !matches!(self.work.lease(&self.bounds, 0).await, Ok(Leased { next: None, .. }));
+        if is_late || is_lost {
+            tracing::warn!(work = W::NAME, cut_off = self.workers.len(), "some of it is not done at the end");
         }
     }
 
     /// Begins all that is due and has room. Gives the time until more is due.
     async fn step(&mut self) -> Result<Option<Duration>, StoreError> {
-        while self.attempts.try_join_next().is_some() {}
-        let Leased { leases, mut next } = self.work.lease(&self.bounds, usize::MAX).await?;
-        for lease in leases {
-            let mut attempts = Box::pin(work_off(Arc::clone(&self.work), self.bounds.clone(), lease, next));
+        while self.workers.try_join_next().is_some() {}
+        self.work.tidy();
+        let Leased { leases, next } = self.work.lease(&self.bounds, usize::MAX).await?;
+        for mut lease in leases {
+            if self.work.is_shared() {
+                lease.permit.ring_when_free();
+            }
+            let mut worker = Box::pin(work_off(Arc::clone(&self.work), self.bounds.clone(), lease));
             // What does not wait, such as a line that is printed, needs no task.
-            match poll_once(attempts.as_mut()).await {
-                Poll::Ready(seen) => next = seen?,
-                Poll::Pending => drop(self.attempts.spawn(attempts)),
+            if poll_once(worker.as_mut()).await.is_pending() {
+                self.workers.spawn(worker);
             }
         }
         Ok(next)
     }
 }
 
-/// Attempts what was leased, and then in its place what is due next, until nothing is. Gives the time until more is, which
-/// was `next`.
-async fn work_off<W: Work>(
-    work: Arc<W>,
-    bounds: Bounds,
-    mut lease: Lease<W::Task>,
-    next: Option<Duration>,
-) -> Result<Option<Duration>, StoreError> {
-    if work.is_shared() {
-        // The next are looked for together.
-        lease.permit.ring_when_free();
-        let _ = caught(pin!(work.attempt(lease))).await;
-        return Ok(next);
-    }
+/// Attempts what was leased, and then in its place what is due next, until nothing is. In a store that is shared the outbox
+/// looks for the next, for several places at once.
+async fn work_off<W: Work>(work: Arc<W>, bounds: Bounds, mut lease: Lease<W::Task>) {
     loop {
+        // However much is due, other things come between; here, where it has its place.
+        tokio::task::coop::consume_budget().await;
         // An attempt that panics ends no other.
         let _ = caught(pin!(work.attempt(lease))).await;
-        // However much is due, requests come between.
-        tokio::task::coop::consume_budget().await;
-        let mut looked = work.lease(&bounds, 1).await?;
-        if looked.next == Some(Duration::ZERO) {
+        if work.is_shared() {
+            return;
+        }
+        let Ok(Leased { mut leases, next }) = work.lease(&bounds, 1).await else { return };
+        if next.is_some_and(|next| next < POLL) {
             work.wake().notify_one();
         }
-        match looked.leases.pop() {
+        match leases.pop() {
             Some(due) => lease = due,
-            None => return Ok(looked.next),
+            None => return,
         }
     }
 }
@@ -178,6 +176,9 @@ mod tests {
 
     use super::*;
     use crate::partners::{DEMO_CLIENT_ID, Partners};
+
+    /// More than there are places.
+    const PANICS: std::ops::Range<usize> = 500..510;
 
     /// So many tasks, due at once.
     struct Pile {
@@ -197,12 +198,11 @@ mod tests {
             Arc::new(Self { partners, left, done: Mutex::default(), wake, waits, afterwards })
         }
 
-        /// Works it off; gives what was done, how long it took, and how often something else had its turn.
-        async fn work_off(self: Arc<Self>, stop_at_once: bool) -> (Vec<usize>, Duration, usize) {
-            let (pile, began, mut turns) = (Arc::clone(&self), tokio::time::Instant::now(), 0);
+        /// Works it off; gives what was done, and how long it took.
+        async fn work_off(self: Arc<Self>, stop_at_once: bool) -> (Vec<usize>, Duration) {
+            let began = tokio::time::Instant::now();
             let stop = async {
-                while !stop_at_once && *pile.left.lock().unwrap() > 0 {
-                    turns += 1;
+                while !stop_at_once && *self.left.lock().unwrap() > 0 {
                     tokio::task::yield_now().await;
                 }
                 Instant::now() + Duration::from_secs(60)
@@ -210,7 +210,7 @@ mod tests {
             Outbox::new(Arc::clone(&self)).run(stop).await;
             let mut done = std::mem::take(&mut *self.done.lock().unwrap());
             done.sort_unstable();
-            (done, began.elapsed(), turns)
+            (done, began.elapsed())
         }
     }
 
@@ -235,14 +235,15 @@ mod tests {
                 *left -= 1;
                 leases.push(Lease { task: *left, fence: 1, permit });
             }
-            Ok(Leased { leases, next: None })
+            let more = *left > 0 && room.take(DEMO_CLIENT_ID, "").is_some();
+            Ok(Leased { leases, next: more.then_some(Duration::ZERO) })
         }
 
         async fn attempt(&self, lease: Lease<usize>) {
             if self.waits && lease.task.is_multiple_of(10) {
                 tokio::task::yield_now().await;
             }
-            assert!(![500, 501].contains(&lease.task), "one that waited, and one that did not");
+            assert!(!PANICS.contains(&lease.task), "one that waited, and many that did not");
             self.done.lock().unwrap().push(lease.task);
             drop(lease.permit);
             if self.afterwards > Duration::ZERO {
@@ -254,9 +255,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whatever_is_due_is_done_before_the_end_though_only_a_few_find_a_place_and_some_panic() {
-        for stop_at_once in [true, false] {
-            let (done, took, _) = Pile::of(1_000, true, Duration::ZERO).work_off(stop_at_once).await;
-            assert_eq!(done, (0..1_000).filter(|task| ![500, 501].contains(task)).collect::<Vec<_>>());
+        for (stop_at_once, waits) in [(true, true), (false, true), (true, false), (false, false)] {
+            let (done, took) = Pile::of(1_000, waits, Duration::ZERO).work_off(stop_at_once).await;
+            assert_eq!(done, (0..1_000).filter(|task| !PANICS.contains(task)).collect::<Vec<_>>());
             assert!(took < POLL, "each place is used again at once");
         }
     }
@@ -265,7 +266,7 @@ mod tests {
     async fn what_waits_for_something_else_afterwards_holds_up_nothing() {
         let thought = Duration::from_secs(5);
         for stop_at_once in [true, false] {
-            let (done, took, _) = Pile::of(100, true, thought).work_off(stop_at_once).await;
+            let (done, took) = Pile::of(100, true, thought).work_off(stop_at_once).await;
             assert_eq!(done.len(), 100);
             assert!((thought..thought + POLL).contains(&took), "{took:?}");
         }
@@ -273,8 +274,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn however_much_is_due_and_waits_for_nothing_other_things_have_their_turn() {
-        let (done, _, turns) = Pile::of(10_000, false, Duration::ZERO).work_off(false).await;
-        assert_eq!(done.len(), 9_998);
+        let pile = Pile::of(10_000, false, Duration::ZERO);
+        let (counted, mut turns, mut most) = (Arc::clone(&pile), 0, 0);
+        let stop = async {
+            while *counted.left.lock().unwrap() > 0 {
+                turns += 1;
+                most = most.max(tokio::runtime::Handle::current().metrics().num_alive_tasks());
+                tokio::task::yield_now().await;
+            }
+            Instant::now() + Duration::from_secs(60)
+        };
+        Outbox::new(Arc::clone(&pile)).run(stop).await;
+        assert_eq!(pile.done.lock().unwrap().len(), 10_000 - PANICS.len());
         assert!(turns > 10, "{turns}");
+        assert!((1..=4).contains(&most), "{most} workers for four places");
     }
 }
